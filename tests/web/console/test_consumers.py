@@ -135,8 +135,8 @@ def test_mistake_keeps_what_was_typed(site: Running, open_page: Pages) -> None:
 
 def test_change_that_cannot_be_audited_is_undone(site: Running) -> None:
     from headrace.core import Forbidden
-    from headrace.web.console.audit import Change, record_change
     from headrace.web.console.login import User
+    from headrace.web.console.view import Change, record_change
 
     with connect(site.database) as conn:
         conn.execute("set session authorization lab_reader")

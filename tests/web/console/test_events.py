@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from headrace.db import Connection, Target, connect
 from headrace.log.topics import create_topic, read_log
 from headrace.web.console import ConsoleSettings, NoLogin, User
-from headrace.web.console.pages import events_reading
+from headrace.web.console.pages import event_search
 from tests.builders import drain
 from tests.log.archive.builders import archive_orders, drop, three_days
 from tests.web.console.conftest import Pages, Running, serve
@@ -181,8 +181,8 @@ def test_position_at_a_time_is_the_first_one_at_or_after_it(site: Running) -> No
 
 def test_rare_events_are_searched_in_limited_steps(site: Running, open_page: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = new_topic(site, "rare", 30)
-    monkeypatch.setattr(events_reading, "SEARCH_S", -1.0)
-    monkeypatch.setattr(events_reading, "FIRST_WINDOW", 10)
+    monkeypatch.setattr(event_search, "SEARCH_S", -1.0)
+    monkeypatch.setattr(event_search, "FIRST_WINDOW", 10)
     page = open_page(site.url("/events", topic=topic, namespace="lab", key="k2"))
     expect(page.get_by_text("No event passes the filter so far.")).to_be_visible()
     expect(page.get_by_text("0 of 10 events searched, back to position 21")).to_be_visible()
@@ -202,8 +202,8 @@ def test_large_events_end_a_search_early(site: Running, monkeypatch: pytest.Monk
                from generate_series(1, 60)"""
         )
         drain(conn)
-    monkeypatch.setattr(events_reading, "SEARCH_S", -1.0)
-    monkeypatch.setattr(events_reading, "LARGE_BYTES", 1_000_000)
+    monkeypatch.setattr(event_search, "SEARCH_S", -1.0)
+    monkeypatch.setattr(event_search, "LARGE_BYTES", 1_000_000)
     rows = exported(site, topic=topic, namespace="lab")
     assert [row["position"] for row in rows] == list(range(60, 60 - len(rows), -1))
     assert 10 <= len(rows) < 50

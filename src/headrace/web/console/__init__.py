@@ -10,14 +10,14 @@ How a request is answered
     guard.py      checks host, login, read-only mode; adds the security headers
     app.py        the list of pages; finds the route
     routes.py     `read(path, function)` for pages, `change(path, function)` for forms (checks the CSRF token)
-    view.py       `View`: who asks, for which shards and namespace; gives connections that act as this person's role
+    site.py       `Site`: what all requests share, with the last half hour of rates and lag, in memory, for the charts
+    view.py       `View`: who asks, for which shards and namespace; gives connections that act as this person's role, and writes every
+                  change to the topic headrace.audit
     pages/x.py    one module per page: reads through the functions of the library, returns a `Page`
     templates/    x.html extends base.html and uses the macros of macros.html
     tables.py     `Table` and `Column`: shown as HTML, exported as JSON and CSV (`?format=csv`)
     texts.py      numbers, times, payloads and hostile text for templates; masks.py hides fields of payloads
-    audit.py      writes changes to the topic headrace.audit
-    live.py       the same page as a stream of server-sent events
-    samples.py    the last half hour of rates and lag, in memory, for the charts
+    rendering.py  pages, their tables as files, errors, and the same page as a stream of server-sent events
     static/       our own CSS and JavaScript; assets.py fetches htmx and uPlot into vendor/, which is not in git
 
 How to add a page
@@ -46,7 +46,7 @@ How to add a page
    `ui.textarea`, `ui.chart`, `ui.spark`, `ui.payload(view.mask(value), url)`, `ui.empty`. Forms at the end of each row of a table:
    `{% call(row) ui.table(view, tables.widgets) %}{{ ui.post(view, view.url(…), "Pause") }}{% endcall %}`. Text of users that is not
    in a table passes the filter `|cell` (one line) or `|lines`. A table masks its column `payload` by itself. No inline script, style or event attribute: the
-   Content-Security-Policy blocks them. The sidebar is `NAVIGATION` in navigation.py.
+   Content-Security-Policy blocks them. The sidebar is `NAVIGATION` in app.py.
 4. Action: a function that gets the view and returns a sentence for the person:
 
        def pause_widget(view: View) -> Done:
@@ -59,7 +59,7 @@ How to add a page
    `view.preview(act)` runs something and rolls it back. In a template a form is
    `{% call ui.form(view, view.url("/widgets/" ~ name ~ "/pause")) %}<button>Pause</button>{% endcall %}`: it adds the token, and is
    not shown where the console is read-only.
-5. Add the module to `PAGES` in app.py, and a line to `NAVIGATION` in navigation.py if it belongs in the sidebar.
+5. Add the module to `PAGES` in app.py and, if it belongs in the sidebar, a line to `NAVIGATION` there.
 6. Test tests/web/console/test_widgets.py with the fixtures of tests/web/console/conftest.py: `site` (the running console; filling.py fills its
    database) and `open_page(url)` (chromium; the test fails on any error or warning in the browser's console). Tests change objects of
    namespace `lab` only: `site.url("/widgets", namespace="lab")`. Add an address of the page to `PAGES` in test_looks.py (two widths,

@@ -25,23 +25,20 @@ from headrace.web.console.pages import (
     dead_letters,
     event,
     events,
+    frame,
     hooks,
-    metrics,
     nodes,
     now,
-    palette,
     relays,
     relays_editing,
     rules,
     schedules,
-    sign_in,
     topics,
 )
-from headrace.web.console.rendering import create_templates, render_error
+from headrace.web.console.rendering import STATIC, create_templates, render_error
 from headrace.web.console.routes import ChangeEndpoint, make_view
 from headrace.web.console.settings import ConsoleSettings
-from headrace.web.console.static_files import STATIC
-from headrace.web.console.view import Site
+from headrace.web.console.site import Link, Site
 from headrace.web.http import create_app as create_ingest
 
 PAGES = (
@@ -60,11 +57,28 @@ PAGES = (
     actions,
     dead_letters,
     nodes,
-    palette,
-    metrics,
-    sign_in,
+    frame,
 )
 """The modules of the pages; each lists its ROUTES. The first route that fits is taken."""
+
+NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
+    ("", (Link("Now", "/", "h"),)),
+    ("Events", (Link("Events", "/events", "e"), Link("Topics", "/topics", "t"), Link("Consumers", "/consumers", "c"))),
+    (
+        "Reactions",
+        (
+            Link("Rules", "/rules", "r"),
+            Link("Correlators", "/correlators", "p"),
+            Link("Schedules", "/schedules", "s"),
+        ),
+    ),
+    (
+        "Integrations",
+        (Link("Relays", "/relays", "l"), Link("Hooks", "/hooks", "w"), Link("Access tokens", "/access-tokens", "k")),
+    ),
+    ("Work", (Link("Actions", "/actions", "a"), Link("Dead letters", "/dead-letters", "d"), Link("Nodes", "/nodes", "n"))),
+)
+"""The sidebar: groups of entries, each a heading and links; the key opens a page after `g`."""
 
 
 def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = None, *, base_path: str = "") -> Starlette:
@@ -83,7 +97,7 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
             yield
         databases.close()
 
-    site = Site(databases, settings, create_templates())
+    site = Site(databases, settings, create_templates(), NAVIGATION)
     routes = page_routes()
     app = Starlette(
         routes=[

@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.web.console.ended_sessions import EndedSessions
-from headrace.web.console.login import COOKIE, IDLE_S, RENEW_S, Session, TokenLogin, User
+from headrace.web.console.login import COOKIE, IDLE_S, RENEW_S, EndedSessions, Session, TokenLogin, User
 from headrace.web.console.settings import ConsoleSettings
 
 CSRF_COOKIE = "headrace_csrf"

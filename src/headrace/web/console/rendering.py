@@ -1,23 +1,28 @@
-"""Rendering: pages, parts of pages, tables and errors as responses."""
+"""Rendering: pages, parts of pages, tables and errors as responses; and a page as a stream of server-sent events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.responses import HTMLResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from headrace.core import HeadraceError, redact
 from headrace.web.console import texts
+from headrace.web.console.assets import VENDOR
 from headrace.web.console.masks import MASK
-from headrace.web.console.navigation import NAVIGATION
-from headrace.web.console.static_files import vendor_files
 from headrace.web.console.tables import Row, Table
 from headrace.web.console.view import Page, View
 
+STATIC = Path(__file__).parent / "static"
 _FILTERS: dict[str, Callable[..., object]] = {
     "cell": texts.cell_text,
     "lines": texts.lines_text,
@@ -29,6 +34,16 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "absolute": texts.absolute_time,
     "identified": texts.identified,
 }
+STREAM_MAX_S = 600
+"""A stream ends after this; the browser opens the next one."""
+SILENCE_MAX_S = 20.0
+"""A comment is sent when nothing changes for this long, so that proxies keep the connection."""
+
+
+@cache
+def vendor_files() -> frozenset[str]:
+    """The names of the fetched files; looked up once."""
+    return frozenset(path.name for path in VENDOR.glob("*.*")) if VENDOR.is_dir() else frozenset()
 
 
 def create_templates() -> Environment:
@@ -78,7 +93,7 @@ def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[st
         "page": page,
         "title": page.title,
         "tables": {table.name: table for table in page.tables},
-        "navigation": NAVIGATION,
+        "navigation": view.site.navigation,
         "vendor": vendor_files(),
         "notice": unquote(view.request.cookies.get("headrace_notice", "")),
         "namespaces": list(dict.fromkeys(namespaces)),
@@ -123,3 +138,38 @@ def _export(view: View, page: Page, kind: str) -> Response:
     if kind == "json":
         return Response(table.to_json(), media_type="application/json", headers=headers)
     return Response(table.to_csv(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def stream_page(view: View, function: Callable[[View], Page | Response]) -> Response:
+    """The page's own address with `?live=stream`: the block `live` comes again whenever it has changed.
+
+    The data are read once for all consoles that look at the same page with the same role. Where streams do not get through, the browser
+    polls `?live=part`."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_stream(view, function), media_type="text/event-stream", headers=headers)
+
+
+async def _stream(view: View, function: Callable[[View], Page | Response]) -> AsyncIterator[str]:
+    every_s = view.site.settings.live_every_s
+    end, spoke_at, last = monotonic() + STREAM_MAX_S, monotonic(), ""
+    yield "retry: 3000\n\n"
+    # A session that has ended sees nothing that comes later.
+    while monotonic() < end and await view.request.scope["headrace.is_signed_in"]():
+        event, text = await run_in_threadpool(_render, view, function, every_s)
+        if (event, text) != ("live", last):
+            last, spoke_at = text, monotonic()
+            yield f"event: {event}\n" + "".join(f"data: {line}\n" for line in text.split("\n")) + "\n"
+        elif monotonic() - spoke_at > SILENCE_MAX_S:
+            spoke_at = monotonic()
+            yield ": still here\n\n"
+        # The client's disconnection cancels this task here or at the next yield.
+        await asyncio.sleep(every_s)
+
+
+def _render(view: View, function: Callable[[View], Page | Response], every_s: float) -> tuple[str, str]:
+    key = ("page", view.user.role, view.page_path, str(view.query))
+    try:
+        page = view.site.cached(key, every_s * 0.9, lambda: function(view))
+        return ("live", render_live(view, page)) if isinstance(page, Page) else ("failure", "this page is not live")
+    except HeadraceError as error:
+        return "failure", str(error)

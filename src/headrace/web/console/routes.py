@@ -24,9 +24,9 @@ from headrace.core import (
     Invalid,
     NotFound,
 )
-from headrace.web.console.live import stream_page
-from headrace.web.console.rendering import render, render_error, render_live
-from headrace.web.console.view import Done, Page, Site, View
+from headrace.web.console.rendering import render, render_error, render_live, stream_page
+from headrace.web.console.site import Site
+from headrace.web.console.view import Done, Page, View
 
 FORM_BYTES_MAX = 4 * 1024 * 1024
 """A payload of 1 MB, percent-encoded, fits."""

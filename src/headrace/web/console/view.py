@@ -1,4 +1,6 @@
-"""View: one request of one person, with everything a page needs to answer it."""
+"""View: one request of one person, with everything a page needs to answer it.
+
+Promises: every change that it makes becomes an event of the topic `headrace.audit`, in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -6,29 +8,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
-from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment
+import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from headrace.core import JSON, DatabaseUnavailable, Forbidden
+from headrace.core import JSON, DatabaseUnavailable, Forbidden, UnknownTopic
 from headrace.db import Connection, Target, list_namespaces
-from headrace.web.console.audit import Change, record_change
-from headrace.web.console.databases import Databases
-from headrace.web.console.ended_sessions import EndedSessions
+from headrace.log.outbox import publish
+from headrace.log.topics import create_topic
 from headrace.web.console.login import User
 from headrace.web.console.masks import hidden_fields, mask_payload
-from headrace.web.console.samples import Samples
-from headrace.web.console.settings import ConsoleSettings
+from headrace.web.console.site import Site
 from headrace.web.console.tables import Row, Table, to_row
 
 T = TypeVar("T")
 
-CACHE_MAX = 500
+AUDIT_TOPIC = "headrace.audit"
+PRODUCER = "headrace console"
+AUDIT_KEY_BYTES_MAX = 500
 
 
 @dataclass(frozen=True)
@@ -54,40 +54,6 @@ class Done:
 
 class _Undo(Exception):
     """Rolls a preview back."""
-
-
-@dataclass
-class _Cached:
-    """A value that requests share. The lock is held while it is built: others wait instead of building it too."""
-
-    lock: Lock = field(default_factory=Lock)
-    at: float = float("-inf")
-    value: Any = None
-
-
-class Site:
-    """What all requests share."""
-
-    def __init__(self, databases: Databases, settings: ConsoleSettings, templates: Environment) -> None:
-        self.databases = databases
-        self.ended_sessions = EndedSessions(databases)
-        self.settings = settings
-        self.templates = templates
-        self.samples = Samples()
-        self._cache: dict[tuple[object, ...], _Cached] = {}
-        self._lock = Lock()
-
-    def cached(self, key: tuple[object, ...], seconds: float, build: Callable[[], T]) -> T:
-        """A value that is built again when it is older than this number of seconds. Ten open consoles ask the database once."""
-        with self._lock:
-            if key not in self._cache and len(self._cache) >= CACHE_MAX:
-                self._cache.clear()
-            entry = self._cache.setdefault(key, _Cached())
-        with entry.lock:
-            now = monotonic()
-            if now - entry.at >= seconds:
-                entry.value, entry.at = build(), now
-            return entry.value  # type: ignore[no-any-return]
 
 
 class View:
@@ -268,3 +234,54 @@ class View:
         for _, rows in self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True)):
             names |= dict.fromkeys(row.namespace for row in rows)
         return list(names)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What somebody changed: `what` is a name such as `consumer.pause`, `before` and `after` show the object."""
+
+    what: str
+    subject: str
+    before: object = None
+    after: object = None
+    details: object = None
+
+
+def record_change(conn: Connection, user: User, change: Change, *, namespace: str) -> None:
+    """Writes the audit event in the open transaction; creates the topic at the first use. Leaves the person's role.
+
+    It is published with the console's own rights, not with those of the person: a person who may pause a consumer need not be allowed to
+    publish, and a person who may publish cannot forge it here. No event, no change: if it cannot be published, all is rolled back."""
+    conn.execute("select set_config('role', 'none', true)")
+    payload: dict[str, JSON] = {
+        "who": user.name,
+        "role": user.role,
+        "what": change.what,
+        "subject": change.subject,
+        "before": _json(change.before),
+        "after": _json(change.after),
+        "details": _json(change.details),
+    }
+    try:
+        try:
+            with conn.transaction():
+                _publish(conn, change, payload, namespace)
+        except UnknownTopic:
+            create_topic(conn, AUDIT_TOPIC, namespace=namespace)
+            _publish(conn, change, payload, namespace)
+    except Forbidden as error:
+        raise Forbidden(
+            f"the change was undone, because it could not be recorded in topic {AUDIT_TOPIC} of namespace {namespace}: {error}. "
+            "The console's own role must be the owner of headrace or a node's role: see headrace.grant_node"
+        ) from error
+
+
+def _publish(conn: Connection, change: Change, payload: dict[str, JSON], namespace: str) -> None:
+    key = change.subject.encode()[:AUDIT_KEY_BYTES_MAX].decode(errors="ignore") or None
+    publish(conn, AUDIT_TOPIC, change.what, payload, key=key, producer=PRODUCER, namespace=namespace)
+
+
+def _json(value: object) -> JSON:
+    """Any value as JSON: frozen values of the library, times, intervals."""
+    result: JSON = msgspec.to_builtins(value)
+    return result

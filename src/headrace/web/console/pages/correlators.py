@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from urllib.parse import quote
 
 from headrace import correlators
@@ -14,16 +15,18 @@ from headrace.core import Invalid
 from headrace.db import Connection, query
 from headrace.lang import ecl
 from headrace.lang.condition import fields_of, parse_scalar
+from headrace.lang.ecl import Trace
 from headrace.web.console.masks import MASK, is_hidden
-from headrace.web.console.pages.correlators_drawing import Drawing, draw_automaton
-from headrace.web.console.pages.correlators_words import trace_words, waits_words
+from headrace.web.console.pages.automaton_drawing import Drawing, draw_automaton
 from headrace.web.console.pages.rules_editing import find_on_shards
-from headrace.web.console.pages.text_diff import diff_lines
+from headrace.web.console.pages.versions import diff_lines
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Row, Table, to_row
-from headrace.web.console.texts import format_number
+from headrace.web.console.texts import format_number, format_seconds
 from headrace.web.console.view import Done, Page, View
 
+WAITS_MAX = 12
+"""Classes of events that are listed; a pattern with many conditions has more than anybody reads."""
 EVENTS_MAX = 200
 OUTPUT_ROWS = 50
 PASSAGES_EVERY_S = 10.0
@@ -106,8 +109,8 @@ def show_correlator(view: View) -> Page:
         "chosen": chosen,
         "hides_keys": hides_keys,
         "kept": _kept_values(view, chosen) if chosen else [],
-        "waits": waits_words(chosen.waits_for.events) if chosen else [],
-        "shortest": trace_words(chosen.shortest) if chosen else None,
+        "waits": describe_waits(chosen.waits_for.events) if chosen else [],
+        "shortest": describe_trace(chosen.shortest) if chosen else None,
         "events": view.query.get("events", "").strip(),
         "base": f"/correlators/{quote(name, safe='')}",
         "facts": [
@@ -174,6 +177,25 @@ def _passages_text(passages: Sequence[correlators.Passages | None]) -> str:
     scope = "all" if all(part.is_whole for part in counted) else "the newest"
     since = "" if scope == "all" else "; each key counts from its first event there"
     return f"× how often keys took an edge: {scope} {format_number(events)} events, {format_number(keys)} keys{since}."
+
+
+def describe_waits(events: Sequence[str]) -> list[str]:
+    """The classes of events that change a state."""
+    left = len(events) - WAITS_MAX
+    return [*events[:WAITS_MAX], *([f"and {left} more"] if left > 0 else [])]
+
+
+def describe_trace(trace: Trace | None) -> list[str] | None:
+    """A trace step by step; None where no output can be reached, empty where it is reached already."""
+    if trace is None:
+        return None
+    texts = []
+    for step in trace.steps:
+        pushed = ", ".join(output.token for output in step.outputs)
+        text = f"nothing more until {format_seconds(step.time / 1_000_000)} from now" if step.type is None else str(step)
+        texts.append(f"{text} → {pushed}" if pushed and step.type is None else text)
+    runs = [(text, len(list(run))) for text, run in groupby(texts)]
+    return [text if count == 1 else f"{count} × {text}" for text, count in runs]
 
 
 def _outputs_table(view: View, rows: list[Row]) -> Table:

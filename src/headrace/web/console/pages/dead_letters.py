@@ -1,17 +1,352 @@
-"""Dead letters: one letter with its error, an edit with a diff, redrive and discard."""
+"""Dead letters: groups with the same kind of error, and one letter with its error, an edit with a diff, redrive and discard."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from threading import Lock, Thread
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from headrace import actions
-from headrace.core import Conflict, Invalid, RawJSON, decode
-from headrace.web.console.pages import dead_letters_groups
-from headrace.web.console.pages.dead_letters_groups import Group, change_letters, find_letter, letter_url
-from headrace.web.console.pages.text_diff import DiffLine, diff_lines
+from headrace.core import Conflict, HeadraceError, Invalid, RawJSON, UnknownDeadLetter, decode
+from headrace.db import Connection, Target, fetch_value, query
+from headrace.web.console.pages.versions import DiffLine, diff_lines
 from headrace.web.console.routes import change, read
-from headrace.web.console.texts import payload_text
+from headrace.web.console.site import Site
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts
+from headrace.web.console.texts import format_number, payload_text
 from headrace.web.console.view import Done, Page, View
+
+STEP = 200
+"""Dead letters of one transaction."""
+KEPT_MAX = 100
+PAGE_ROWS = 100
+EXPORT_ROWS = 10_000
+DISCARD_MAX = 10_000
+"""Letters of a shard that one discard takes; it is one transaction."""
+PLACE_DIGITS_MAX = 18
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the letters of a group have in common. It is the query of the group's page."""
+
+    kind: str
+    source: str
+    name: str
+    reason: str
+    error: str
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str]) -> Group:
+        group = cls(**{field: fields.get(field, "") for field in cls.__dataclass_fields__})
+        if group.kind not in ("action", "event"):
+            raise Invalid("choose a group of dead letters on the page Dead letters")
+        return group
+
+    @property
+    def label(self) -> str:
+        return self.name if self.kind == "action" else self.source
+
+    def url(self, view: View, path: str = "/dead-letters/group", **parameters: object) -> str:
+        return view.url(path, **{**vars(self), **parameters})
+
+    def letters(self, view: View, conn: Connection, *, after: int, limit: int, only_open: bool) -> list[Row]:
+        """The letters behind a place, at most `limit`."""
+        parameters = {**vars(self), "after": after, "limit": limit, "open": only_open, "namespace": view.namespace}
+        return fetch_dicts(conn, query("web/console/dead_letters"), parameters)
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many letters a group has, or at least how many."""
+
+    letters: int
+    is_more: bool = False
+
+    def __str__(self) -> str:
+        return format_number(self.letters) + ("+" if self.is_more else "")
+
+
+def list_groups(view: View) -> Page:
+    """How many dead letters there are, by what they have in common."""
+    rows = [
+        {
+            **row,
+            "of": f"action {row['name']}" if row["kind"] == "action" else f"events of {row['source']}",
+        }
+        for row in _read_groups(view)
+    ]
+    columns = (
+        Column("error_group", "error", link=lambda row: _group_of(row).url(view, shard=_shard(view, row))),
+        Column("of", "of"),
+        Column("reason", wide=True),
+        Column("dead", kind="number", hint="Counted up to a bound; + stands for more"),
+        Column(
+            "marked", "redriven soon", kind="number", wide=True, hint="Events marked for a redrive; a running consumer takes them"
+        ),
+        Column("last_at", "newest", kind="time"),
+        Column("first_at", "oldest", kind="time", wide=True),
+    )
+    table = Table(
+        "groups",
+        columns,
+        rows,
+        empty="headrace dead-letter list",
+        empty_text="No dead letters. Everything was handled.",
+        key=("error_group", "of", "reason"),
+    )
+    values = {"dead_actions": _total(rows, "action"), "dead_events": _total(rows, "event")}
+    return Page("dead_letters.html", "Dead letters", tables=(table,), values=values)
+
+
+def _read_groups(view: View) -> list[Row]:
+    return view.collect(lambda conn: fetch_dicts(conn, query("web/console/dead_letters_groups"), {"namespace": view.namespace}))
+
+
+def count_letters(view: View, conn: Connection) -> int:
+    """The dead letters of actions and events on one shard; each group is counted up to a bound."""
+    rows = fetch_dicts(conn, query("web/console/dead_letters_groups"), {"namespace": view.namespace})
+    return sum(_total(rows, kind).letters for kind in ("action", "event"))
+
+
+def _total(rows: Sequence[Row], kind: str) -> Count:
+    own = [row for row in rows if row["kind"] == kind]
+    return Count(sum(row["dead"] + row["marked"] for row in own), any(row["is_more"] for row in own))
+
+
+def _group_of(row: Row) -> Group:
+    return Group(row["kind"], row["source"], row["name"] or "", row["reason"], row["error_group"] or "")
+
+
+def _shard(view: View, row: Row) -> str | None:
+    return row["shard"] if len(view.shards) > 1 else view.shard
+
+
+def show_group(view: View) -> Page:
+    """The letters of a group, a page of them; what happened to the first one that was redriven, and the progress of the rest."""
+    group = Group.from_fields(view.query)
+    after = _place(view.query.get("after", ""))
+    rows = EXPORT_ROWS if view.query.get("format") else PAGE_ROWS
+    letters = view.collect(lambda conn: group.letters(view, conn, after=after, limit=rows + 1, only_open=False))
+    columns = (
+        Column("id", "dead letter", link=lambda row: letter_url(view, row["id"], shard=_shard(view, row))),
+        Column("name", "action" if group.kind == "action" else "type", wide=True),
+        Column("key"),
+        Column("state", kind="state"),
+        Column("attempts", kind="number", wide=True),
+        Column("buried_at", "since", kind="time"),
+        Column("error", wide=True),
+        Column("payload", kind="payload", wide=True),
+    )
+    is_one_shard = len(view.targets) == 1
+    shown = letters[:rows] if is_one_shard else letters
+    redrive = last_redrive(view.site, _job(view, group))
+    values = {
+        "group": group,
+        "first_page": view.here(after=None) if after else None,
+        # Each shard has its own places: pages are for one shard.
+        "next_page": view.here(after=shown[-1]["place"]) if is_one_shard and len(letters) > rows else None,
+        "count": _count(view, group),
+        "first": _first(view, group),
+        "redrive": redrive,
+        "is_discarding": view.query.get("discard") == "1",
+    }
+    table = Table("letters", columns, shown, empty_text="This group has no dead letters any more.")
+    return Page("dead_letters_group.html", group.label, tables=(table,), values=values)
+
+
+def _place(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= PLACE_DIGITS_MAX else 0
+
+
+def _count(view: View, group: Group) -> Count:
+    rows = [row for row in _read_groups(view) if _group_of(row) == group]
+    return Count(sum(row["dead"] for row in rows), any(row["is_more"] for row in rows))
+
+
+def _first(view: View, group: Group) -> Row | None:
+    """What happened to the letter that was redriven first: its id is in the URL."""
+    letter_id = view.query.get("first", "")
+    if not letter_id:
+        return None
+    target, letter = find_letter(view, letter_id)
+    state, error = letter.state, None
+    if group.kind == "action" and letter.original_id:
+        with view.reading(target) as conn:
+            queued = actions.list_queued(conn, ids=[letter.original_id], namespace=view.namespace)
+            results = actions.list_results(conn, [letter.original_id], namespace=view.namespace)
+        later = [result for result in results if letter.redriven_at and result.ended_at >= letter.redriven_at]
+        state = queued[0].state if queued else later[-1].outcome if later else letter.state
+    elif letter.state in ("dead", "behind"):
+        error = letter.error
+    return {"id": letter_id, "state": {"redrive": "due", "redriven": "done"}.get(state, state), "error": error}
+
+
+def redrive_group(view: View) -> Done:
+    """Redrives the oldest letter of a group, or starts the redrive of all."""
+    group = Group.from_fields(view.form)
+    if view.form.get("how") == "one":
+        return _redrive_first(view, group)
+    total = _count(view, group)
+    view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
+    if not start_redrive(view.site, _job(view, group), total.letters, RedriveSteps(view, group)):
+        raise Conflict("a redrive of this group is running; wait for its end")
+    return Done(f"{total} dead letters of {group.label} are sent to their handlers again", group.url(view))
+
+
+def _redrive_first(view: View, group: Group) -> Done:
+    for target in view.targets:
+        with view.reading(target) as conn:
+            letters = group.letters(view, conn, after=0, limit=1, only_open=True)
+        if letters:
+            letter_id = str(letters[0]["id"])
+            change_letters(view, "redrive", [letter_id], target)
+            message = f"dead letter {letter_id} will be handled again; watch it here before you redrive the others"
+            return Done(message, group.url(view, first=letter_id))
+    raise Conflict("this group has no dead letters any more")
+
+
+class RedriveSteps:
+    """Redrives the letters of a group, a few at each call, until a call returns 0.
+
+    Only those that were dead when it began, by the clock of their own shard: one that dies again is left for a person to see."""
+
+    def __init__(self, view: View, group: Group) -> None:
+        self._view = view
+        self._group = group
+        self._targets = view.targets
+        self._after = {target.name: 0 for target in self._targets}
+        self._started_at: dict[str, datetime] = {}
+        for target in self._targets:
+            with view.reading(target) as conn:
+                self._started_at[target.name] = fetch_value(conn, "select headrace.clock()", ())
+
+    def __call__(self) -> int:
+        for target in self._targets:
+            while letters := self._next_letters(target):
+                self._after[target.name] = letters[-1]["place"]
+                ids = [str(row["id"]) for row in letters if row["buried_at"] < self._started_at[target.name]]
+                if ids and (count := change_letters(self._view, "redrive", ids, target)):
+                    return count
+        return 0
+
+    def _next_letters(self, target: Target) -> list[Row]:
+        with self._view.reading(target) as conn:
+            return self._group.letters(self._view, conn, after=self._after[target.name], limit=STEP, only_open=True)
+
+
+@dataclass(frozen=True)
+class Redrive:
+    """A redrive of a group: how far it is. It runs in the background, in small transactions.
+
+    A group may have many thousands of dead letters. One transaction for all would hold locks for long and show nothing until its end.
+    Each step is a change of its own with its own audit event; a console that is stopped leaves the rest as dead letters."""
+
+    total: int
+    done: int
+    is_running: bool = True
+    error: str | None = None
+
+    @property
+    def percent(self) -> int:
+        return 100 if not self.total else self.done * 100 // self.total
+
+
+_redrives: WeakKeyDictionary[Site, dict[tuple[object, ...], Redrive]] = WeakKeyDictionary()
+
+
+_lock = Lock()
+
+
+def last_redrive(site: Site, key: tuple[object, ...]) -> Redrive | None:
+    """The last redrive of a group since this console started."""
+    with _lock:
+        return _redrives.get(site, {}).get(key)
+
+
+def start_redrive(site: Site, key: tuple[object, ...], total: int, step: Callable[[], int]) -> bool:
+    """Calls `step`, which returns how many it redrove, until it returns 0. False if a redrive of this group is running."""
+    with _lock:
+        known = _redrives.setdefault(site, {})
+        if key in known and known[key].is_running:
+            return False
+        if len(known) >= KEPT_MAX:
+            for old in [name for name, redrive in known.items() if not redrive.is_running]:
+                del known[old]
+        known[key] = Redrive(total, 0)
+    Thread(target=_run_redrive, args=(site, key, step), name="headrace-redrive", daemon=True).start()
+    return True
+
+
+def _run_redrive(site: Site, key: tuple[object, ...], step: Callable[[], int]) -> None:
+    error = None
+    try:
+        while count := step():
+            _count_redriven(site, key, count)
+    except HeadraceError as failure:
+        error = str(failure)
+    finally:
+        with _lock:
+            _redrives[site][key] = replace(_redrives[site][key], is_running=False, error=error)
+
+
+def _count_redriven(site: Site, key: tuple[object, ...], count: int) -> None:
+    with _lock:
+        redrive = _redrives[site][key]
+        done = redrive.done + count
+        _redrives[site][key] = replace(redrive, done=done, total=max(done, redrive.total))
+
+
+def discard_group(view: View) -> Done:
+    """Discards the letters of a group that a person has seen counted."""
+    group = Group.from_fields(view.form)
+    if view.form.get("confirm") != "yes":
+        raise Invalid("confirm that these dead letters may be discarded")
+    count = 0
+    for target in view.targets:
+        with view.reading(target) as conn:
+            letters = group.letters(view, conn, after=0, limit=DISCARD_MAX, only_open=True)
+        if letters:
+            count += change_letters(view, "discard", [str(row["id"]) for row in letters], target)
+    return Done(f"{count} dead letters of {group.label} discarded", view.url("/dead-letters"))
+
+
+def change_letters(view: View, what: str, ids: Sequence[str], target: Target) -> int:
+    """Redrives or discards letters of one shard; returns how many were still open."""
+    act = actions.redrive if what == "redrive" else actions.discard
+    [(_, count)] = view.change(
+        f"dead-letter.{what}",
+        ids[0] if len(ids) == 1 else f"{len(ids)} dead letters",
+        lambda conn: act(conn, ids, namespace=view.namespace),
+        details={"ids": list(ids)},
+        targets=[target],
+    )
+    return count
+
+
+def _job(view: View, group: Group) -> tuple[object, ...]:
+    return (view.user.role, view.namespace, view.shard, group)
+
+
+def letter_url(view: View, letter_id: str, path: str = "letter", **parameters: object) -> str:
+    return view.url(f"/dead-letters/{path}/{quote(letter_id)}", **parameters)
+
+
+def find_letter(view: View, letter_id: str) -> tuple[Target, actions.DeadLetter]:
+    """A dead letter and its shard; raises UnknownDeadLetter."""
+    missing: UnknownDeadLetter | None = None
+    for target in view.targets:
+        try:
+            with view.reading(target) as conn:
+                return target, actions.get_dead_letter(conn, letter_id, namespace=view.namespace)
+        except UnknownDeadLetter as error:
+            missing = error
+    raise missing or UnknownDeadLetter(f"there is no dead letter {letter_id}")
 
 
 def show_letter(view: View) -> Page:
@@ -104,7 +439,10 @@ def discard_letter(view: View) -> Done:
 
 
 ROUTES = (
-    *dead_letters_groups.ROUTES,
+    read("/dead-letters", list_groups),
+    read("/dead-letters/group", show_group),
+    change("/dead-letters/group/redrive", redrive_group),
+    change("/dead-letters/group/discard", discard_group),
     read("/dead-letters/letter/{letter:path}", show_letter),
     change("/dead-letters/edit/{letter:path}", edit, form=show_letter),
     change("/dead-letters/redrive/{letter:path}", redrive_letter, form=show_letter),

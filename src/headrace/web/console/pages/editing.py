@@ -13,7 +13,7 @@ from headrace.core import Conflict, Invalid
 from headrace.db import Connection
 from headrace.definitions.schemas import Finding
 from headrace.log.topics import list_topics
-from headrace.web.console.pages.rules_versions import FieldChange
+from headrace.web.console.pages.versions import FieldChange
 from headrace.web.console.routes import Reader, change, read
 from headrace.web.console.view import Done, Page, View
 

@@ -13,11 +13,9 @@ from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import Json, Sample, decode_json, explain, parse
 from headrace.log.archive import StoredEvent, find_stored_range, read_stored_events_at
 from headrace.observe.history import EventHistory, RuleEvaluation, event_history
-from headrace.web.console.pages.event_timeline import HistoryPart, timeline
-from headrace.web.console.pages.event_tree import build_tree
-from headrace.web.console.pages.events_copies import publish_copies
-from headrace.web.console.pages.events_reading import archived_event, exact_json
-from headrace.web.console.pages.events_words import AnswerText, answer_text, clause_rows
+from headrace.web.console.pages.event_history import HistoryPart, build_tree, timeline
+from headrace.web.console.pages.event_publishing import publish_snippets
+from headrace.web.console.pages.event_search import AnswerText, answer_text, archived_event, clause_rows, exact_json
 from headrace.web.console.routes import read
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import Page, View
@@ -84,7 +82,7 @@ def _part(view: View, part: HistoryPart) -> Row:
     republish = None
     if history.position is not None and not part.is_masked:
         republish = view.url("/events/publish", topic=history.topic, position=history.position, **chosen)
-    copies = publish_copies(view, history.topic, history.type, history.key, exact_json(part.sample.payload, indent=False))
+    snippets = publish_snippets(view, history.topic, history.type, history.key, exact_json(part.sample.payload, indent=False))
     return {
         "shard": part.shard,
         "history": history,
@@ -94,7 +92,7 @@ def _part(view: View, part: HistoryPart) -> Row:
         "entries": timeline(view, part),
         "tree": part.tree,
         "republish": republish,
-        "copies": [] if part.is_masked else copies,
+        "snippets": [] if part.is_masked else snippets,
         "around": view.url("/events", topic=history.topic, before=(history.position or 0) + 25, **chosen),
         "same_key": view.url("/events", topic=history.topic, key=history.key, **chosen) if history.key else None,
         "is_masked": part.is_masked,

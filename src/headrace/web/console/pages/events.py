@@ -15,10 +15,21 @@ from headrace.definitions import list_event_types
 from headrace.lang.condition import explain, parse
 from headrace.log.archive import StoredRange, find_stored_range
 from headrace.log.topics import list_topics
-from headrace.web.console.pages import events_publishing
-from headrace.web.console.pages.events_copies import read_copies
-from headrace.web.console.pages.events_reading import EventFilter, EventReader, ShownEvent, Slice, exact_json, position_at
-from headrace.web.console.pages.events_words import LIMITS, AnswerText, Query, answer_text, clause_rows
+from headrace.web.console.pages import event_publishing
+from headrace.web.console.pages.event_publishing import read_snippets
+from headrace.web.console.pages.event_search import (
+    LIMITS,
+    AnswerText,
+    EventFilter,
+    EventReader,
+    Query,
+    ShownEvent,
+    Slice,
+    answer_text,
+    clause_rows,
+    exact_json,
+    position_at,
+)
 from headrace.web.console.routes import read
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import Page, View
@@ -48,7 +59,7 @@ class ShardPart:
 def list_events(view: View) -> Page | Response:
     """The events of a topic that pass a filter."""
     topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
-    words = Query.of(view)
+    words = Query.from_view(view)
     if not words.topic and topics:
         return RedirectResponse(view.here(topic=_busiest(view, topics)), status_code=303)
     parts: list[ShardPart] = []
@@ -72,7 +83,7 @@ def list_events(view: View) -> Page | Response:
         "has_condition": rows.condition is not None,
         "has_hidden_fields": rows.condition is not None and bool(view.site.settings.masks),
         "progress": [_progress(view, words, part, len(parts) > 1) for part in parts],
-        "copies": read_copies(view, words) if words.topic else [],
+        "snippets": read_snippets(view, words) if words.topic else [],
         "is_sharded": len(parts) > 1,
     }
     return Page("events.html", "Events", tables=(table,), values=values, is_live=is_at_end and not view.error)
@@ -221,4 +232,4 @@ def _progress(view: View, words: Query, result: ShardPart, is_sharded: bool) -> 
     }
 
 
-ROUTES = (read("/events", list_events), *events_publishing.ROUTES)
+ROUTES = (read("/events", list_events), *event_publishing.ROUTES)

@@ -1,25 +1,31 @@
-"""Now: what needs attention first, then rates and lag."""
+"""Now: what needs attention first, then rates and lag; and the metrics of the databases, for Prometheus."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from threading import Lock
+from time import monotonic
 
 from psycopg.conninfo import make_conninfo
+from starlette.responses import Response
 
 from headrace.actions import QueueState, queue_state
-from headrace.core import Forbidden
+from headrace.core import DatabaseUnavailable, Forbidden
 from headrace.db import Connection, Target
 from headrace.log import topics as log
 from headrace.node import NodeState, list_nodes
 from headrace.observe.doctor import Check, compare_shards, examine
+from headrace.observe.metrics import CONTENT_TYPE, MetricsMemory, Sample, metric_family, read_metrics, render
 from headrace.web.console.pages.consumers import consumer_url, lag_table, slowest_table
-from headrace.web.console.pages.dead_letters_groups import count_letters
+from headrace.web.console.pages.dead_letters import count_letters
 from headrace.web.console.pages.topics import busiest_table
 from headrace.web.console.routes import read
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import Page, View
 
+AGE_MIN_S = 1.0
+"""A reading younger than this is used again: nobody can load the database by scraping."""
 DOCTOR_EVERY_S = 30.0
 """The doctor reads the catalog: it need not look every two seconds."""
 LAG_MAX_S = 60.0
@@ -176,4 +182,36 @@ def _charts(view: View, topics: Sequence[Row], consumers: Sequence[Row]) -> list
     ]
 
 
-ROUTES = (read("/", show),)
+@dataclass
+class Scraper:
+    """What one role has read from one shard."""
+
+    lock: Lock = field(default_factory=Lock)
+    memory: MetricsMemory = field(default_factory=MetricsMemory)
+    samples: list[Sample] = field(default_factory=list)
+    read_at: float = float("-inf")
+
+
+def show_metrics(view: View) -> Response:
+    """All shards in the text format of Prometheus: the same names and numbers that a node shows, without those of its process.
+
+    Read as the role of whoever asks, so a role of one namespace sees the numbers of that namespace only. A shard that does not answer has `headrace_database_up` 0."""
+    text = render({target.name: _scrape(view, target) for target in view.targets})
+    return Response(text, headers={"content-type": CONTENT_TYPE})
+
+
+def _scrape(view: View, target: Target) -> list[Sample]:
+    scraper = view.site.cached(("metrics", target.name, view.user.role), float("inf"), Scraper)
+    is_up = True
+    with scraper.lock:
+        if monotonic() - scraper.read_at >= AGE_MIN_S:
+            try:
+                with view.reading(target) as conn:
+                    scraper.samples = read_metrics(conn, scraper.memory)
+                scraper.read_at = monotonic()
+            except DatabaseUnavailable:
+                scraper.samples, is_up = [], False
+        return [*scraper.samples, Sample(metric_family("headrace_database_up"), (), float(is_up))]
+
+
+ROUTES = (read("/", show), read("/metrics", show_metrics))

@@ -16,7 +16,7 @@ from headrace.actions import resume as resume_
 from headrace.core import UnknownRelay
 from headrace.db import Connection
 from headrace.web.console.pages.consumers import consumer_url, read_cursors, summarize
-from headrace.web.console.pages.rules_versions import FieldChange, compare
+from headrace.web.console.pages.versions import FieldChange, compare
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import Done, Page, View

@@ -26,7 +26,7 @@ from headrace.relays import (
     list_relays,
 )
 from headrace.web.console.pages.editing import Plan, apply_plan, editing_routes, is_typed, topic_names, typed_value, whole_number
-from headrace.web.console.pages.rules_versions import compare
+from headrace.web.console.pages.versions import compare
 from headrace.web.console.view import Done, Page, View
 
 FORMATS = get_args(Format)

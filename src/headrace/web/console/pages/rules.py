@@ -16,8 +16,8 @@ from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import ConditionError
 from headrace.rules import RuleState, get_rule, list_rule_versions, list_rules
 from headrace.web.console.pages import rules_editing
-from headrace.web.console.pages.rules_trial import Trial, run_trial, trial_table, trial_values
-from headrace.web.console.pages.rules_versions import describe_versions, version_table
+from headrace.web.console.pages.rule_trials import Trial, run_trial, trial_table, trial_values
+from headrace.web.console.pages.versions import describe_versions, version_table
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import Done, Page, View

@@ -18,9 +18,8 @@ from headrace.definitions.schemas import Finding, find_in_conditions
 from headrace.lang.condition import parse
 from headrace.rules import Rule, RuleState, alter_rule, create_rule, get_rule, list_rules
 from headrace.web.console.pages.editing import Plan, apply_plan, editing_routes, is_typed, topic_names, typed_value, whole_number
-from headrace.web.console.pages.rules_backtest import backtest_tables, find_backtest
-from headrace.web.console.pages.rules_trial import EVENTS, Trial, run_trial, trial_table
-from headrace.web.console.pages.rules_versions import compare
+from headrace.web.console.pages.rule_trials import EVENTS, Trial, backtest_tables, find_backtest, run_trial, trial_table
+from headrace.web.console.pages.versions import compare
 from headrace.web.console.view import Done, Page, View
 
 FIELDS = ("topic", "event_type", "condition", "action", "priority", "delay_s", "timing", "active")

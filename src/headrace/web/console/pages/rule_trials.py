@@ -1,6 +1,7 @@
-"""Backtest: a rule over the whole past of its topic, archive and log as one, beside the rule of today. Nothing is fired.
+"""Trial and backtest of a rule, beside the rule of today. Nothing is fired.
 
-It runs in a thread of the console, in short reading transactions, and ends when nobody has looked at it for a while. The page's
+A trial asks the newest events of a topic, and names the clause that fails. A backtest reads the whole past of the topic, archive and
+log as one. It runs in a thread of the console, in short reading transactions, and ends when nobody has looked at it for a while. The page's
 address starts it and finds it again, so a backtest can be shared like any view."""
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from headrace.core import Conflict, HeadraceError, Invalid
-from headrace.db import Target, parse_time
-from headrace.lang.condition import Condition, ConditionError, parse, to_python
+from headrace.db import Connection, Target, parse_time
+from headrace.lang.condition import Condition, ConditionError, explain, parse, to_python
 from headrace.log.archive import RowFilter, StoredRange, find_stored_range, read_stored_events
 from headrace.rules import Rule
-from headrace.web.console.pages.events_reading import ShownEvent, archived_event, position_at
+from headrace.web.console.pages.event_search import (
+    EventFilter,
+    EventReader,
+    ShownEvent,
+    answer_text,
+    archived_event,
+    failing_clause,
+    position_at,
+)
+from headrace.web.console.site import Site
 from headrace.web.console.tables import Column, Row, Table
-from headrace.web.console.view import Site, View
+from headrace.web.console.view import View
 
 WINDOW = 20_000
 """So many positions are read in one transaction."""
@@ -28,7 +38,10 @@ UNWATCHED_S = 120.0
 """A backtest that nobody has looked at for this time ends."""
 RUNNING_MAX = 2
 KEPT_MAX = 20
+EVENTS = (100, 500, 1_000)
+"""On how many of the newest events of its type a rule can be tried."""
 SHOWN_MAX = 15
+
 
 _Key = tuple[object, ...]
 
@@ -49,6 +62,82 @@ class Counts:
         self.unknown += answer is None
         self.now += live
         self.both += live and answer is True
+
+
+@dataclass
+class Trial:
+    """How often a condition is true on the newest events of a type, beside the one that is active now."""
+
+    counts: Counts = field(default_factory=Counts)
+    searched_to: int | None = None
+    """The oldest position that was searched."""
+    has_other: bool = False
+    rows: list[Row] = field(default_factory=list)
+    clauses: dict[str, int] = field(default_factory=dict)
+    """How many events each clause has kept from firing."""
+    limit: int = EVENTS[0]
+
+
+def trial_values(trial: Trial | None = None) -> dict[str, object]:
+    return {"trial": trial, "trial_events": EVENTS}
+
+
+def run_trial(view: View, rule: Rule, before: Rule | None, events: str) -> Trial:
+    """Tries a rule on the newest events of its type, on every selected shard. Raises ConditionError, UnknownTopic."""
+    limit = int(events) if events in map(str, EVENTS) else EVENTS[0]
+    condition = parse(rule.condition)
+    trial = Trial(limit=limit)
+    other = _parse(before) if before and before.topic == rule.topic else None
+    trial.has_other = other is not None
+    fits = before is not None and before.event_type == rule.event_type
+
+    def read_newest(conn: Connection) -> tuple[list[ShownEvent], int | None]:
+        span = find_stored_range(conn, rule.topic, namespace=view.namespace)
+        part = EventReader(view, conn, span, EventFilter(types=(rule.event_type,))).backward(span.until, limit)
+        return part.events, part.next_position
+
+    for shard, (shown, position) in view.each_shard(read_newest):
+        trial.searched_to = position
+        for event in shown:
+            _try(view, trial, shard, event, condition, other if fits else None)
+    trial.clauses = dict(sorted(trial.clauses.items(), key=lambda item: -item[1])[:5])
+    return trial
+
+
+def _try(view: View, trial: Trial, shard: str, event: ShownEvent, condition: Condition, other: Condition | None) -> None:
+    answer = to_python(condition)(event.sample)
+    live = to_python(other)(event.sample) is True if other else False
+    trial.counts.count(answer, live)
+    failing = failing_clause(explain(condition, event.sample)) if answer is not True else None
+    if failing is not None:
+        trial.clauses[failing.text] = trial.clauses.get(failing.text, 0) + 1
+    # First those whose answer changes, if there is another condition to compare with.
+    if len(trial.rows) < SHOWN_MAX or (trial.has_other and live != (answer is True)):
+        text = answer_text(answer)
+        trial.rows.append(
+            {
+                "shard": shard,
+                "position": event.position,
+                "event_id": event.event_id,
+                "url": view.url(f"/events/{quote(str(event.event_id))}"),
+                "at": event.appended_at,
+                "key": event.key,
+                "answer": text.text,
+                "mood": text.kind,
+                "failing": failing.text if failing else "",
+                "operands": [part for part in failing.parts if part.value not in ("true", "false")] if failing else [],
+                "live": live,
+                "is_changed": trial.has_other and live != (answer is True),
+            }
+        )
+        trial.rows.sort(key=lambda row: (not row["is_changed"], -row["position"]))
+        del trial.rows[SHOWN_MAX:]
+
+
+def trial_table(trial: Trial) -> Table:
+    """The events of a trial, for its export; the page shows them with more colour."""
+    names = ("shard", "position", "event_id", "at", "key", "answer", "failing", "live", "is_changed")
+    return Table("trial", tuple(map(Column, names)), [{name: row[name] for name in names} for row in trial.rows])
 
 
 @dataclass
@@ -77,6 +166,8 @@ class Backtest:
 
 
 _backtests: WeakKeyDictionary[Site, dict[_Key, Backtest]] = WeakKeyDictionary()
+
+
 _lock = Lock()
 
 

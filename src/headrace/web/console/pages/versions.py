@@ -1,4 +1,4 @@
-"""Versions of a rule, each with what it changed."""
+"""Versions: what each version of a rule changed, and the differences of two texts by lines or words."""
 
 from __future__ import annotations
 
@@ -7,15 +7,33 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import unified_diff
 
 from headrace.core import encode
 from headrace.rules import RuleVersion
 from headrace.web.console.tables import Column, Table, to_row
 
+LINES_MAX = 2_000
+"""Lines compared; difflib takes quadratic time at worst."""
 FIELDS = ("topic", "event_type", "condition", "action", "priority", "delay_s", "timing", "active")
 """What a version can change, in the order in which it is shown."""
 DIFF_WORDS_MAX = 3_000
 """Longer texts are shown as removed and added: comparing them would take too long."""
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line with `+` (new), `-` (old), `@` (a gap) or a space (both)."""
+
+    sign: str
+    text: str
+
+
+def diff_lines(before: str, after: str) -> list[DiffLine]:
+    """What differs, with three lines around; empty where nothing does."""
+    lines = unified_diff(before.splitlines()[:LINES_MAX], after.splitlines()[:LINES_MAX], lineterm="", n=3)
+    return [DiffLine(line[0], line[1:]) for line in lines if not line.startswith(("---", "+++"))]
+
 
 DiffPart = tuple[str, str]
 """`-`, `+` or a space, and the text."""

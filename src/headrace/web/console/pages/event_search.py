@@ -1,4 +1,4 @@
-"""Reads the events of a topic for a page: archive and log as one, from a position, backwards or forwards, with a filter.
+"""Search: the query of the page of events, and the reader that answers it: archive and log as one, from a position, backwards or forwards, with a filter.
 
 Promises: a page costs a limited time of the database, however rare the events are that pass the filter. The reader stops after
 that time and says how far it came, so that the person can search further."""
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from time import monotonic
 from typing import Any, cast
 from uuid import UUID
@@ -17,10 +18,22 @@ from psycopg.rows import class_row
 
 from headrace.core import JSON, safe_json
 from headrace.db import Connection, map_database_errors, query
-from headrace.lang.condition import Condition, Json, Sample, decode_json, jsonb_text, to_python
+from headrace.lang.condition import (
+    ClauseValue,
+    Condition,
+    ConditionError,
+    Json,
+    Sample,
+    decode_json,
+    jsonb_text,
+    parse,
+    to_python,
+)
 from headrace.log.archive import RowFilter, StoredEvent, StoredRange, find_position_at, read_stored_events
+from headrace.web.console.tables import Row
 from headrace.web.console.view import View
 
+LIMITS = (50, 100, 200, 500)
 SEARCH_S = 0.1
 """A search ends after this time of the database."""
 EVALUATION_S = 0.4
@@ -34,6 +47,42 @@ LARGE_BYTES = 4_000_000
 """A search that has read this much may end before its first window does."""
 ARCHIVE_WINDOW_MAX = 8_000
 OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the address of the page of events asks for."""
+
+    topic: str
+    types: tuple[str, ...]
+    key: str
+    where: str
+    match: str
+    """`all` shows also the events for which the condition is not true."""
+    start: str
+    """A position or time: oldest first from there on. Empty: newest first."""
+    before: str
+    limit: int
+    show: str
+    """The event that is open: its position; shard/position where there are several shards."""
+
+    @classmethod
+    def from_view(cls, view: View) -> Query:
+        """The query of a request."""
+        get = view.query.get
+        types = tuple(dict.fromkeys(name for name in get("type", "").replace(",", " ").split() if name))
+        limit = get("limit", "")
+        return cls(
+            topic=get("topic", ""),
+            types=types,
+            key=get("key", ""),
+            where=get("where", "").strip(),
+            match="all" if get("match") == "all" else "",
+            start=get("from", "").strip(),
+            before=get("before", "").strip(),
+            limit=int(limit) if limit in map(str, LIMITS) else LIMITS[0],
+            show=get("show", ""),
+        )
 
 
 @dataclass(frozen=True)
@@ -248,6 +297,56 @@ def _time_of(conn: Connection, span: StoredRange, position: int) -> datetime:
     row = conn.execute(query("web/console/event_time"), {"topic_id": span.topic_id, "position": position}).fetchone()
     # Retention dropped it meanwhile: it is older than all that is left.
     return OLDEST if row is None else row[0]
+
+
+@dataclass(frozen=True)
+class AnswerText:
+    """true, false or unknown, and how it looks."""
+
+    text: str
+    kind: str
+
+
+def answer_text(answer: bool | None) -> AnswerText:
+    if answer is None:
+        return AnswerText("unknown", "warn")
+    return AnswerText("true", "good") if answer else AnswerText("false", "bad")
+
+
+def clause_rows(clause: ClauseValue) -> list[Row]:
+    """The clauses of a condition from the outside in, with the depth of each."""
+    return list(_clause_rows(clause, 0))
+
+
+def _clause_rows(clause: ClauseValue, depth: int) -> Iterator[Row]:
+    is_answer = is_clause(clause.text)
+    kind = {"true": "good", "false": "bad", "unknown": "warn"}.get(clause.value, "") if is_answer else ""
+    yield {"text": clause.text, "value": clause.value, "depth": min(depth, 8), "kind": kind, "is_answer": is_answer}
+    for part in clause.parts:
+        yield from _clause_rows(part, depth + 1)
+
+
+def failing_clause(clause: ClauseValue) -> ClauseValue | None:
+    """The innermost clause because of which a condition is not true; None if it is true.
+
+    Where all clauses of an `and` or `or` fail, it is the whole."""
+    if clause.value == "true":
+        return None
+    clauses = [part for part in clause.parts if is_clause(part.text)]
+    failing = [part for part in clauses if part.value != "true"]
+    if not failing or (len(failing) > 1 and len(failing) == len(clauses)):
+        return clause
+    return failing_clause(failing[0])
+
+
+@lru_cache(maxsize=2_000)
+def is_clause(text: str) -> bool:
+    """True for what is true, false or unknown; False for an operand."""
+    try:
+        parse(text)
+    except ConditionError:
+        return False
+    return True
 
 
 def exact_json(value: Any, *, indent: bool = True) -> str:
