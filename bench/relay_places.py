@@ -25,9 +25,8 @@ from bench.lab import Lab
 from bench.relay_producers import PlainProducer
 from headrace.core import JSON
 from headrace.db import free_port
-from headrace.relays.message import Message
 from headrace.relays.targets import open_target
-from headrace.relays.targets.target import Target
+from headrace.relays.targets.target import Message, Target
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 IN_FLIGHT = 32

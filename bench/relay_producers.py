@@ -14,7 +14,7 @@ from rstream import AMQPMessage, ConfirmationStatus, Producer, Properties, RawMe
 from tests.relays.targets.brokers import Broker, KafkaBroker, NatsBroker, RabbitMQBroker, RabbitMQStreamBroker, RedisBroker
 from tests.relays.targets.servers import PASSWORD, USER
 
-from headrace.relays.message import Message
+from headrace.relays.targets.target import Message
 
 
 @dataclass(frozen=True)

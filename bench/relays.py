@@ -30,8 +30,7 @@ from bench.relay_producers import (
 )
 from bench.result import Figure, Round, Side, ratio, report
 from headrace.core import JSON
-from headrace.relays.message import Message
-from headrace.relays.targets.target import Target
+from headrace.relays.targets.target import Message, Target
 
 BATCH = 100
 """The default of a relay."""

@@ -335,7 +335,7 @@ def test_another_namespace_can_neither_see_nor_touch_a_relay(conn: Connection, d
 
 
 def test_a_relay_reads_only_the_secrets_of_its_namespace(tmp_path: Path) -> None:
-    from headrace.relays.secrets import resolve_secrets
+    from headrace.relays.targets.options import resolve_secrets
 
     (tmp_path / "shop.key").write_text("whsec_x\n")
     (tmp_path / "bank.other").write_text("private")

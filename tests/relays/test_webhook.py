@@ -18,7 +18,7 @@ from headrace.consume import consumer_lag
 from headrace.core import DeliveryError, InvalidRelay
 from headrace.db import Connection, Target
 from headrace.relays import Relay, create_relay, get_relay
-from headrace.relays.targets.addresses import Resolver
+from headrace.relays.targets.webhook import Resolver
 from tests.builders import fill, publish, topic
 from tests.debian import find_program
 from tests.relays.conftest import OLD_SECRET, SECRET, MakeRelay

@@ -4,10 +4,9 @@ Owns: the table headrace.relay, and the connections to targets. Promises: every 
 target, in order per key: at least once, and exactly once where the target can tell a repetition. The cursor moves after the target
 has confirmed. One relay's failure never stops another one. Secrets are in no table and no message."""
 
-from headrace.relays.backtest import RelayBacktest, backtest_relay
+from headrace.relays.delivery import RelayBacktest, backtest_relay
 from headrace.relays.engine import RelayEngine, RelayRunner
 from headrace.relays.mapping import Format
-from headrace.relays.message import Message
 from headrace.relays.relay import (
     RELAYS,
     Relay,
@@ -24,7 +23,7 @@ from headrace.relays.relay import (
     seek_relay,
 )
 from headrace.relays.targets import TARGET_KINDS
-from headrace.relays.targets.target import Target
+from headrace.relays.targets.target import Message, Target
 
 __all__ = [
     "RELAYS",

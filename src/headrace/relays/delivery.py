@@ -1,4 +1,5 @@
-"""Delivery: the handler of a relay's consumer, which maps events, hands them to the target and waits for its confirmation.
+"""Delivery: the handler of a relay's consumer, which maps events, hands them to the target and waits for its confirmation; and the backtest,
+which maps past events and sends nothing.
 
 Owns: one relay's connections to its target on one node. Promises: a delivery ends in time, so that no transaction of the log stays open
 for long; what the target has confirmed is not sent again because a neighbour failed; an error never shows a secret."""
@@ -8,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Final, NoReturn
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, cast
 
 import psycopg
+from psycopg.types.json import set_json_loads
 
+from headrace.consume import printed_condition, seek_position
 from headrace.core import DeliveryError, HeadraceError, LoggedEvent, RawJSON, TargetGone, TargetRefused, error_text
+from headrace.db import Connection, map_database_errors, query
+from headrace.log.topics import logged_event_row
 from headrace.relays.mapping import Mapper
-from headrace.relays.message import Message
-from headrace.relays.relay import Relay
-from headrace.relays.secrets import Secrets, resolve_secrets
+from headrace.relays.relay import Relay, check_relay
 from headrace.relays.targets import open_target
-from headrace.relays.targets.target import Target
-
-logger = logging.getLogger(__name__)
+from headrace.relays.targets.options import Secrets, resolve_secrets
+from headrace.relays.targets.target import Message, Target
 
 DELIVERY_MAX_S: Final = 45.0
 """Longest delivery. The session of a loop ends after a minute of waiting in a transaction."""
@@ -31,9 +35,15 @@ CONFIRMED_MAX: Final = 100_000
 RETRY_AFTER_MAX_S: Final = 3600.0
 WAIT_MAX_S: Final = 2.0
 """A shorter pause that the target asked for is waited for in place."""
+SAMPLES: Final = 5
+
+
+logger = logging.getLogger(__name__)
+
 
 is_redrive: ContextVar[bool] = ContextVar("headrace_is_redrive", default=False)
 """True while a dead letter is delivered."""
+
 
 OnGone = Callable[[str], Awaitable[None]]
 
@@ -151,3 +161,55 @@ async def _close(relay: str, target: Target) -> None:
             await target.close()
     except Exception as error:  # noqa: BLE001 - the connection is given up anyway
         logger.debug("relay %s: the target did not close: %s", relay, type(error).__name__)
+
+
+@dataclass(frozen=True)
+class RelayBacktest:
+    """What a relay would have sent for the events of a range. Nothing was sent."""
+
+    from_position: int
+    to_position: int
+    events: int
+    """Events in the range."""
+    messages: int
+    """Messages that would have been sent for them."""
+    body_bytes: int
+    by_event_type: Mapping[str, int]
+    samples: tuple[Message, ...]
+    """The first messages."""
+
+
+def backtest_relay(
+    conn: Connection,
+    relay: Relay,
+    *,
+    start: str = "earliest",
+    end: str = "latest",
+    samples: int = SAMPLES,
+    namespace: str | None = None,
+) -> RelayBacktest:
+    """Maps the events of a relay's topic between two places ('earliest', 'latest', a position, a time) and counts the messages."""
+    check_relay(relay)
+    after = seek_position(conn, relay.topic, start, namespace=namespace)
+    upto = seek_position(conn, relay.topic, end, namespace=namespace)
+    parameters = {"topic": relay.topic, "namespace": namespace, "after": after, "upto": upto}
+    condition = printed_condition(relay.condition)
+    statement = query("relays/backtest").replace("/* condition */ true", condition)
+    mapper = Mapper(relay.name, relay.format, relay.mapping)
+    types: Counter[str] = Counter()
+    first: list[Message] = []
+    body_bytes = 0
+    with map_database_errors(), conn.transaction():
+        # The condition's operators are those of PostgreSQL, whatever this session's search_path has.
+        conn.execute("set local search_path = pg_catalog, pg_temp")
+        row = conn.execute(query("relays/count_events"), parameters).fetchone()
+        with conn.cursor("headrace_backtest", row_factory=logged_event_row) as cursor:
+            set_json_loads(RawJSON, cursor)
+            cursor.execute(statement, parameters)
+            for event in cursor:
+                message = mapper.to_message(cast(LoggedEvent[Any], event))
+                types[event.type] += 1
+                body_bytes += len(message.body)
+                if len(first) < samples:
+                    first.append(message)
+    return RelayBacktest(after + 1, upto, row[0] if row else 0, types.total(), body_bytes, types, tuple(first))

@@ -26,7 +26,7 @@ from headrace.core import (
     to_cloudevent,
 )
 from headrace.lang.condition import Json, decode_json, jsonb_text
-from headrace.relays.message import Message
+from headrace.relays.targets.target import Message
 
 Format: TypeAlias = Literal["stored", "cloudevents", "cloudevents-binary", "template"]
 FIELDS_MAX: Final = 500

@@ -18,8 +18,8 @@ from headrace.definitions import DefinitionKind, StoredDefinition, load_definiti
 from headrace.definitions.schemas import RelayFields, check_relay_definition
 from headrace.lang.condition import parse
 from headrace.relays.mapping import Format, check_mapping
-from headrace.relays.secrets import check_references
 from headrace.relays.targets import check_options
+from headrace.relays.targets.options import check_references
 
 BATCH = 100
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import NAMESPACE_URL, uuid5
 
-from headrace.relays.message import Message
-from headrace.relays.targets.target import DeliveryError, Target
+from headrace.relays.targets.target import DeliveryError, Message, Target
 
 RELAY = "to-broker"
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -11,9 +11,8 @@ import pytest
 
 from headrace.core import JSON
 from headrace.db import Connection, Target
-from headrace.relays.message import Message
 from headrace.relays.targets import open_target
-from headrace.relays.targets.target import DeliveryError
+from headrace.relays.targets.target import DeliveryError, Message
 from tests.relays.targets.brokers import Broker
 from tests.relays.targets.builders import (
     RELAY,

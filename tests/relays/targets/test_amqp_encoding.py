@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rstream import AMQPMessage, Properties, amqp_decoder
 
-from headrace.relays.targets.amqp_encoding import encode_header, encode_message
+from headrace.relays.targets.rabbitmq_stream import encode_header, encode_message
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=300)
 # Lengths around 255 bytes, where the encoding takes another form.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.relays.targets.broker_headers import HeaderEncoder
+from headrace.relays.targets.broker import HeaderEncoder
 from tests.relays.targets.builders import build_message, with_headers
 
 

@@ -12,15 +12,17 @@ import uvicorn
 
 from headrace.core import Address
 from headrace.db import Target
-from headrace.web.http import IngestSettings, app, create_app, publishing
+from headrace.web.http import IngestSettings, app, create_app, event_requests
 from headrace.web.http.authentication import TokenRights
 from headrace.web.http.databases import Database
 from headrace.web.http.event_requests import EventRequest
 from headrace.web.http.server import server_config
 
 
-async def publish_and_die(database: Database, token: TokenRights, topic: str, request: EventRequest) -> publishing.Publication:
-    publication = await publishing.publish_request(database, token, topic, request)
+async def publish_and_die(
+    database: Database, token: TokenRights, topic: str, request: EventRequest
+) -> event_requests.Publication:
+    publication = await event_requests.publish_request(database, token, topic, request)
     if (request.idempotency_key or "").startswith("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
     return publication

@@ -183,8 +183,8 @@ def is_connected(port: int, peer: int) -> bool:
 def test_unknown_tokens_are_limited_by_address_and_leave_valid_ones_alone(server: Server) -> None:
     with pytest.MonkeyPatch.context() as patch:
         # One unknown token per address, and room for two in the cache.
-        patch.setattr("headrace.web.http.lookup_cache.UNKNOWN_PER_S", 0.001)
-        patch.setattr("headrace.web.http.lookup_cache.ENTRIES_MAX", 2)
+        patch.setattr("headrace.web.http.databases.UNKNOWN_PER_S", 0.001)
+        patch.setattr("headrace.web.http.databases.ENTRIES_MAX", 2)
         with serving_place(server, IngestSettings(address=LOOPBACK, cache_s=0.0)) as place:
             used, fresh = place.client("publish", name="used"), place.client("publish", name="fresh")
 

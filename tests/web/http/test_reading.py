@@ -15,7 +15,7 @@ import pytest
 
 from headrace.db import Connection, Server, connect
 from headrace.log.outbox import publish
-from headrace.web.http import IngestSettings, log_tail, revoke_access_token
+from headrace.web.http import IngestSettings, reading, revoke_access_token
 from headrace.web.http.reading import EventPage, EventQuery, LogReader
 from tests.builders import drain, wait_until
 from tests.web.http.conftest import LOOPBACK, Client, Place, serving_place
@@ -157,7 +157,7 @@ def test_no_reader_misses_what_was_appended_while_its_first_read_was_under_way(
 
     monkeypatch.setattr(LogReader, "_read", read_slowly)
     # Only the notification can help: neither the poll nor the end of the wait.
-    monkeypatch.setattr(log_tail, "LOOK_AGAIN_S", 60)
+    monkeypatch.setattr(reading, "LOOK_AGAIN_S", 60)
     client = place.client("read")
     with ThreadPoolExecutor(2) as pool:
         answer = pool.submit(client.get, f"/topics/{topic}/events?after=0&wait_s=40")

@@ -16,13 +16,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 
 from headrace.core import JSON
-from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import HeaderEncoder
-from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
-from headrace.relays.targets.broker_target import BrokerTarget
-from headrace.relays.targets.target import DeliveryError, TargetRefused
-
-__all__ = ["KafkaTarget", "check_options", "open_target"]
+from headrace.relays.targets.broker import BrokerTarget, HeaderEncoder
+from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 OPTIONS: Final[Mapping[str, Option]] = {
     "servers": Option("addresses", required=True),
@@ -82,7 +78,7 @@ class KafkaTarget(BrokerTarget):
         await self.open()
         producer = self._producer
         if producer is None:
-            raise DeliveryError(f"the producer for {self._place} has just been closed")
+            raise DeliveryError(f"the producer for {self._destination} has just been closed")
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._send(producer, messages)
@@ -129,11 +125,11 @@ class KafkaTarget(BrokerTarget):
 
     def _failure(self, error: BaseException) -> DeliveryError:
         if isinstance(error, UnknownTopicOrPartitionError):
-            return DeliveryError(f"{self._place} does not exist; create the topic, or change the option kafka_topic")
-        return DeliveryError(f"{self._place} did not confirm: {type(error).__name__}")
+            return DeliveryError(f"{self._destination} does not exist; create the topic, or change the option kafka_topic")
+        return DeliveryError(f"{self._destination} did not confirm: {type(error).__name__}")
 
     @property
-    def _place(self) -> str:
+    def _destination(self) -> str:
         return f"topic {self._options.text('kafka_topic')!r} of Kafka at {', '.join(self._options.addresses('servers'))}"
 
     def _producer_arguments(self) -> dict[str, Any]:

@@ -29,20 +29,17 @@ from nats.aio.client import Client
 from nats.js.api import RetentionPolicy
 
 from headrace.core import JSON
-from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import (
+from headrace.relays.targets.broker import (
     DELIVERED_HEADER,
     EVENT_ID_HEADER,
     POSITION_HEADER,
     RELAY_HEADER,
     RELAY_UID_HEADER,
+    BrokerTarget,
     HeaderEncoder,
 )
-from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
-from headrace.relays.targets.broker_target import BrokerTarget
-from headrace.relays.targets.target import DeliveryError, TargetRefused
-
-__all__ = ["NatsTarget", "check_options", "open_target"]
+from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 OPTIONS: Final[Mapping[str, Option]] = {
     "servers": Option("addresses", required=True),
@@ -116,7 +113,7 @@ class NatsTarget(BrokerTarget):
         await self.open()
         client = self._client
         if client is None:
-            raise DeliveryError(f"the connection to {self._place} has just been closed")
+            raise DeliveryError(f"the connection to {self._destination} has just been closed")
         try:
             async with asyncio.timeout(self._timeout_s):
                 subject = fill_template(self._options.text("subject"), messages[0])
@@ -148,7 +145,7 @@ class NatsTarget(BrokerTarget):
         if info.config.retention not in (RetentionPolicy.LIMITS, None):
             await _close(client)
             raise DeliveryError(
-                f"{self._place} has the retention {info.config.retention}, which deletes the message that says what was delivered; "
+                f"{self._destination} has the retention {info.config.retention}, which deletes the message that says what was delivered; "
                 "use a stream with the retention limits"
             )
         self._lost = lost
@@ -179,7 +176,7 @@ class NatsTarget(BrokerTarget):
             # The server ends the connection at a message that is too large, and the library counts only the body.
             size = len(message.body) + HEADER_OVERHEAD_BYTES + sum(len(name) + len(value) + 4 for name, value in headers.items())
             if size > client.max_payload:
-                text = f"position {message.position} has {size} bytes with its headers, {self._place} takes {client.max_payload}"
+                text = f"position {message.position} has {size} bytes with its headers, {self._destination} takes {client.max_payload}"
                 return group, TargetRefused(text)
             group.append((message, headers))
         return group, None
@@ -203,7 +200,7 @@ class NatsTarget(BrokerTarget):
         if reply["error"].get("err_code") in WRONG_SEQUENCE:
             return None
         positions = f"position {last.position}" if len(group) == 1 else f"positions {group[0][0].position} to {last.position}"
-        text = f"{self._place} refused {positions}: {reply['error'].get('description', 'unknown reason')}"
+        text = f"{self._destination} refused {positions}: {reply['error'].get('description', 'unknown reason')}"
         if len(group) == 1 and reply["error"].get("err_code") == TOO_LARGE:
             raise TargetRefused(text)
         raise DeliveryError(text)
@@ -225,7 +222,7 @@ class NatsTarget(BrokerTarget):
         )
         if not is_ours or any(str(m.event_id) != event_id for m in messages if m.position == int(position)):
             raise DeliveryError(
-                f"the last message of subject {subject!r} in {self._place} (sequence {last.seq}) was not written by relay "
+                f"the last message of subject {subject!r} in {self._destination} (sequence {last.seq}) was not written by relay "
                 f"{self._relay!r} for these events; a subject belongs to one relay: stop the other writer, or give the relay another subject"
             )
         assert last.seq is not None
@@ -240,15 +237,15 @@ class NatsTarget(BrokerTarget):
     def _failure(self, error: BaseException) -> DeliveryError:
         if isinstance(error, nats.errors.NoRespondersError):
             return DeliveryError(
-                f"{self._place} does not take the subject of a message; add it to the stream, or change the option subject"
+                f"{self._destination} does not take the subject of a message; add it to the stream, or change the option subject"
             )
         if isinstance(error, nats.js.errors.NotFoundError):
-            return DeliveryError(f"{self._place} does not exist; create the stream, with the subjects of the relay")
+            return DeliveryError(f"{self._destination} does not exist; create the stream, with the subjects of the relay")
         reason = error.description if isinstance(error, nats.js.errors.APIError) and error.description else type(error).__name__
-        return DeliveryError(f"{self._place} did not confirm: {reason}")
+        return DeliveryError(f"{self._destination} did not confirm: {reason}")
 
     @property
-    def _place(self) -> str:
+    def _destination(self) -> str:
         return f"stream {self._options.text('stream')!r} of NATS at {', '.join(self._options.addresses('servers'))}"
 
     def _connection_arguments(self) -> dict[str, Any]:

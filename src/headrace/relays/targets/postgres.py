@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import JSON, DeliveryError, RawJSON, TargetRefused, encode
 from headrace.db import query
-from headrace.relays.message import Message
 from headrace.relays.targets.options import number_problem, unknown_options
+from headrace.relays.targets.target import Message
 
 CONNECT_S: Final = 10
 STATEMENT_S: Final = 30

@@ -18,10 +18,9 @@ from aio_pika.exceptions import AMQPError, PublishError
 from aio_pika.exceptions import DeliveryError as NotConfirmed
 
 from headrace.core import JSON
-from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import HeaderEncoder
-from headrace.relays.targets.broker_options import (
-    PLACE_FIELDS,
+from headrace.relays.targets.broker import BrokerTarget, HeaderEncoder
+from headrace.relays.targets.options import (
+    PARTITION_FIELDS,
     RABBITMQ_OPTIONS,
     Option,
     Options,
@@ -29,15 +28,12 @@ from headrace.relays.targets.broker_options import (
     find_mistakes,
     tls_context,
 )
-from headrace.relays.targets.broker_target import BrokerTarget
-from headrace.relays.targets.target import DeliveryError, TargetRefused
-
-__all__ = ["RabbitMQTarget", "check_options", "open_target"]
+from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 OPTIONS: Final[Mapping[str, Option]] = {
     **RABBITMQ_OPTIONS,
     "exchange": Option("text", default=""),
-    "routing_key": Option("template", required=True, fields=(*PLACE_FIELDS, "type", "key")),
+    "routing_key": Option("template", required=True, fields=(*PARTITION_FIELDS, "type", "key")),
 }
 """`exchange`: without it `routing_key` is the name of a queue."""
 ROUTING_KEY_BYTES_MAX: Final = 255
@@ -107,7 +103,7 @@ class RabbitMQTarget(BrokerTarget):
     async def _publish(self, messages: Sequence[Message], confirmed: set[int]) -> None:
         """Publishes the events of each key in their order, and those without a key, all at once; notes what is confirmed."""
         if self._channel is None:
-            raise DeliveryError(f"the connection to {self._place} has just been closed")
+            raise DeliveryError(f"the connection to {self._destination} has just been closed")
         exchange = await self._channel.get_exchange(self._options.text("exchange"), ensure=False)
         chains: dict[str | int, list[Message]] = {}
         for message in messages:
@@ -138,11 +134,11 @@ class RabbitMQTarget(BrokerTarget):
         if isinstance(error, TargetRefused):
             return TargetRefused(str(error), delivered=confirmed)
         if isinstance(error, PublishError):
-            text = f"{self._place} has no queue for the routing key of a message; bind a queue, or change routing_key"
+            text = f"{self._destination} has no queue for the routing key of a message; bind a queue, or change routing_key"
         elif isinstance(error, NotConfirmed):
-            text = f"{self._place} refused a message; its queue may be full"
+            text = f"{self._destination} refused a message; its queue may be full"
         else:
-            text = f"{self._place} did not confirm: {_reason(error)}"
+            text = f"{self._destination} did not confirm: {_reason(error)}"
         return DeliveryError(text, delivered=confirmed)
 
     @property
@@ -150,7 +146,7 @@ class RabbitMQTarget(BrokerTarget):
         return self._options.optional_integer("port") or (5671 if self._options.flag("tls") else 5672)
 
     @property
-    def _place(self) -> str:
+    def _destination(self) -> str:
         exchange = self._options.text("exchange")
         name = f"exchange {exchange!r}" if exchange else "the default exchange"
         return f"{name} of RabbitMQ at {self._options.text('host')}:{self._port}"

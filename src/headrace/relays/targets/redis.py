@@ -24,12 +24,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from headrace.core import JSON, encode
-from headrace.relays.message import Message
-from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
-from headrace.relays.targets.broker_target import BrokerTarget
-from headrace.relays.targets.target import DeliveryError
-
-__all__ = ["RedisTarget", "check_options", "open_target"]
+from headrace.relays.targets.broker import BrokerTarget
+from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.target import DeliveryError, Message
 
 OPTIONS: Final[Mapping[str, Option]] = {
     "host": Option("text", required=True),
@@ -90,7 +87,7 @@ class RedisTarget(BrokerTarget):
         await self.open()
         client = self._client
         if client is None:
-            raise DeliveryError(f"the connection to Redis at {self._place} has just been closed")
+            raise DeliveryError(f"the connection to Redis at {self._destination} has just been closed")
         stream = fill_template(self._options.text("stream"), messages[0])
         try:
             self._last[stream] = await self._store(client, stream, messages)
@@ -119,7 +116,7 @@ class RedisTarget(BrokerTarget):
         # Another process of this relay was faster, or somebody else writes to the stream: what is stored decides.
         last = await self._read_last(client, stream, messages)
         if last < messages[-1].position:
-            raise DeliveryError(f"stream {stream!r} of {self._place} changed while events were added; they are tried again")
+            raise DeliveryError(f"stream {stream!r} of {self._destination} changed while events were added; they are tried again")
         return last
 
     async def _add(self, client: Redis, stream: str, messages: Sequence[Message]) -> bool:
@@ -170,17 +167,17 @@ class RedisTarget(BrokerTarget):
 
     def _other_writer(self, stream: str, entry_id: str) -> DeliveryError:
         return DeliveryError(
-            f"entry {entry_id} of stream {stream!r} in {self._place} was not written by relay {self._relay!r} for these events; "
+            f"entry {entry_id} of stream {stream!r} in {self._destination} was not written by relay {self._relay!r} for these events; "
             "a stream belongs to one relay: stop the other writer, or give the relay another stream"
         )
 
     def _failure(self, error: BaseException) -> DeliveryError:
         # The library quotes the command, and with it the event, before what the server said.
         reason = str(error).rpartition("caused error: ")[2] if isinstance(error, ResponseError) else type(error).__name__
-        return DeliveryError(f"Redis at {self._place} did not confirm: {reason}")
+        return DeliveryError(f"Redis at {self._destination} did not confirm: {reason}")
 
     @property
-    def _place(self) -> str:
+    def _destination(self) -> str:
         return f"{self._options.text('host')}:{self._options.integer('port')}"
 
     def _connection_arguments(self) -> dict[str, Any]:

@@ -9,13 +9,13 @@ How a request is answered
 -------------------------
 
     app.py              the routes; errors become problem details
-    authentication.py   the access token of a request, from a short-lived cache (lookup_cache.py); rate limits and readers' places
-    bodies.py           reads a body within its limits of bytes and time
-    event_requests.py   headers and body → events (CloudEvents structured, binary, batch; plain JSON)
-    publishing.py       events → outbox, in one transaction with the idempotency key
+    authentication.py   the access token of a request; rate limits and readers' places
+    request.py          headers and body, within their limits of bytes and time
+    event_requests.py   headers and body → events (CloudEvents structured, binary, batch; plain JSON) → outbox, in one transaction with
+                        the idempotency key
     hook_requests.py    a webhook: signature (signatures.py), then mapping (mapping.py) → event
-    reading.py          GET: long poll and server-sent events (event_stream.py); what is new is read once for all (log_tail.py)
-    databases.py        connections and listeners, opened at the first use
+    reading.py          GET: long poll and server-sent events (event_stream.py); what is new is read once for all
+    databases.py        connections and listeners, opened at the first use; a short-lived cache of look-ups
     server.py           a server for the application in a thread of its own, for nodes"""
 
 from headrace.web.http.access_tokens import (

@@ -17,17 +17,13 @@ from starlette.types import ASGIApp
 from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
 from headrace.web.http.authentication import Authenticator, TokenRights
-from headrace.web.http.bodies import BodyReader
-from headrace.web.http.databases import NOBODY, Database, Databases
-from headrace.web.http.event_requests import BATCH, parse_request
+from headrace.web.http.databases import NOBODY, Database, Databases, client_address
+from headrace.web.http.event_requests import BATCH, Publication, parse_request, publish_events, publish_request
 from headrace.web.http.event_stream import EventStream
-from headrace.web.http.headers import Headers
 from headrace.web.http.hook_requests import Hooks, verify_and_map
-from headrace.web.http.log_tail import EventQuery, Start
-from headrace.web.http.lookup_cache import client_address
 from headrace.web.http.problems import Problem, problem_of
-from headrace.web.http.publishing import Publication, publish_events, publish_request
-from headrace.web.http.reading import LogReader, page_cloudevents, page_json
+from headrace.web.http.reading import EventQuery, LogReader, Start, page_cloudevents, page_json
+from headrace.web.http.request import BodyReader, Headers
 from headrace.web.http.settings import IngestSettings
 
 T = TypeVar("T")
@@ -214,7 +210,7 @@ def _parameters(request: Request) -> dict[str, str]:
     return parameters
 
 
-def _number(parameters: Mapping[str, str], name: str, default: float, least: float, most: float) -> float:
+def _number(parameters: Mapping[str, str], name: str, default: float, minimum: float, maximum: float) -> float:
     text = parameters.get(name)
     if text is None:
         return default
@@ -222,8 +218,8 @@ def _number(parameters: Mapping[str, str], name: str, default: float, least: flo
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not least <= value <= most:
-        raise Problem(400, f"{name} is {text[:20]!r}; give a number from {least:g} to {most:g}", error="InvalidParameter")
+    if not minimum <= value <= maximum:
+        raise Problem(400, f"{name} is {text[:20]!r}; give a number from {minimum:g} to {maximum:g}", error="InvalidParameter")
     return value
 
 

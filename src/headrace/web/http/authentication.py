@@ -21,8 +21,7 @@ from psycopg.rows import class_row
 
 from headrace.core import HeadraceError, TokenBucket, TokenBuckets, map_database_errors
 from headrace.web.http.access_tokens import Right, token_digest
-from headrace.web.http.databases import NOBODY, Database
-from headrace.web.http.lookup_cache import GatheredLookUps, LookupCache
+from headrace.web.http.databases import NOBODY, Database, GatheredLookUps, LookupCache
 from headrace.web.http.problems import Problem, too_many, unavailable
 from headrace.web.http.settings import IngestSettings
 
@@ -129,10 +128,10 @@ class Authenticator:
     @contextmanager
     def reader_place(self, token: TokenRights) -> Iterator[None]:
         """A place for a long poll or an event stream. Raises Problem: 429 if the token has too many open, 503 if all have."""
-        holder, most = (token.namespace, token.token_id), self._settings.readers_per_token_max
-        if self._readers[holder] >= most:
+        holder, limit = (token.namespace, token.token_id), self._settings.readers_per_token_max
+        if self._readers[holder] >= limit:
             raise too_many(
-                f"the access token {token.name} has {most} long polls and event streams open, which is the most; close one and try "
+                f"the access token {token.name} has {limit} long polls and event streams open, which is the limit; close one and try "
                 "again, or raise readers_per_token_max of the server",
                 1,
             )
@@ -148,11 +147,11 @@ class Authenticator:
 
     def _has_no_place(self, namespace: str) -> bool:
         """True if all places are taken. The last tenth is for namespaces that have less than a tenth."""
-        most, total = self._settings.readers_max, self._readers.total()
-        if total < most - most // 10:
+        limit, total = self._settings.readers_max, self._readers.total()
+        if total < limit - limit // 10:
             return False
         own = sum(count for (holder, _), count in self._readers.items() if holder == namespace)
-        return total >= most or own >= most // 10
+        return total >= limit or own >= limit // 10
 
     async def record_use(self) -> None:
         """Records the last use of the tokens that were used since the last time."""

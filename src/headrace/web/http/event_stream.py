@@ -10,9 +10,8 @@ from dataclasses import replace
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.db import cancel_tasks
-from headrace.web.http.log_tail import EventPage, EventQuery
 from headrace.web.http.problems import Problem, problem_of
-from headrace.web.http.reading import LogReader, problem_event
+from headrace.web.http.reading import EventPage, EventQuery, LogReader, problem_event
 
 HEARTBEAT_S = 15.0
 """A comment is sent after this time without an event: proxies close connections that say nothing."""
@@ -81,7 +80,7 @@ class EventStream:
 
 
 def _pieces(page: EventPage) -> Iterator[bytes]:
-    """The events of a page, small ones together; a sign of life for an empty one."""
+    """The events of a page, small ones together; a heartbeat for an empty one."""
     piece = b"" if page.events else b"id: %d\n: alive\n\n" % page.next
     for event in page.events:
         piece += b"id: %d\ndata: %b\n\n" % (event.position, event.json)

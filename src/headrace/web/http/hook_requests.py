@@ -15,12 +15,11 @@ import msgspec
 from psycopg.rows import class_row
 
 from headrace.core import Event, Invalid, InvalidPayload, TokenBuckets, derive_event_id, map_database_errors, read_secret
-from headrace.web.http.databases import NOBODY, Database
-from headrace.web.http.headers import Headers
+from headrace.web.http.databases import NOBODY, Database, LookupCache
 from headrace.web.http.hooks import Hook
-from headrace.web.http.lookup_cache import LookupCache
 from headrace.web.http.mapping import Mapping, Webhook, parse_mapping
 from headrace.web.http.problems import Problem, unavailable
+from headrace.web.http.request import Headers
 from headrace.web.http.signatures import verify
 
 logger = logging.getLogger(__name__)

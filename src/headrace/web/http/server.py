@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headrace.core import Address, AddressInUse, Invalid
-from headrace.web.http.headers import HEAD_BYTES_MAX
+from headrace.web.http.request import HEAD_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 _protocol_logger = logging.getLogger(f"{__name__}.protocol")

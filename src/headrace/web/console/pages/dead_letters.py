@@ -130,7 +130,7 @@ def _shard(view: View, row: Row) -> str | None:
 def show_group(view: View) -> Page:
     """The letters of a group, a page of them; what happened to the first one that was redriven, and the progress of the rest."""
     group = Group.from_fields(view.query)
-    after = _place(view.query.get("after", ""))
+    after = _start_after(view.query.get("after", ""))
     rows = EXPORT_ROWS if view.query.get("format") else PAGE_ROWS
     letters = view.collect(lambda conn: group.letters(view, conn, after=after, limit=rows + 1, only_open=False))
     columns = (
@@ -160,7 +160,7 @@ def show_group(view: View) -> Page:
     return Page("dead_letters_group.html", group.label, tables=(table,), values=values)
 
 
-def _place(text: str) -> int:
+def _start_after(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= PLACE_DIGITS_MAX else 0
 
 

@@ -81,7 +81,7 @@ def show(view: View) -> Page:
 def _findings(view: View, consumers: Sequence[Row]) -> list[Finding]:
     checks = view.site.cached(("doctor", view.user.role, view.shard), DOCTOR_EVERY_S, lambda: _examine(view))
     findings = [
-        Finding(check.level, check.shard, check.check, check.message, check.advice or None, _place(view, check))
+        Finding(check.level, check.shard, check.check, check.message, check.advice or None, _check_url(view, check))
         for check in checks
         if check.level in ("warning", "problem")
     ]
@@ -111,7 +111,7 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 
-def _place(view: View, check: Check) -> str | None:
+def _check_url(view: View, check: Check) -> str | None:
     """The page of a check, in the namespace that its message names first, such as `shop` in `schedule shop/nightly failed`."""
     place = PLACES.get(check.check)
     name = check.message.partition(":")[0].partition("/")[0].rpartition(" ")[2]

@@ -1,17 +1,19 @@
-"""Headers that brokers carry beside a message: the event's, without those that would command the broker, and our own.
+"""What the targets of all brokers share: options, secrets, the time limit, and the headers beside a message.
 
-Anyone who may publish chooses an event's headers. A header such as `Nats-Rollup`, which empties a stream, or `CC`, which routes a copy
-elsewhere, must not reach the broker; nor may an event forge the headers by which we find the last delivered position."""
+A message carries the event's headers, without those that would command the broker, and our own. Anyone who may publish chooses an
+event's headers. A header such as `Nats-Rollup`, which empties a stream, or `CC`, which routes a copy elsewhere, must not reach the broker;
+nor may an event forge the headers by which we find the last delivered position."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-from headrace.relays.message import Message
-
-__all__ = ["DELIVERED_HEADER", "EVENT_ID_HEADER", "POSITION_HEADER", "RELAY_HEADER", "RELAY_UID_HEADER", "HeaderEncoder"]
+from headrace.relays.targets.options import Options
+from headrace.relays.targets.target import Message
 
 Encoded = TypeVar("Encoded")
 
@@ -61,3 +63,23 @@ class HeaderEncoder(Generic[Encoded]):
             self._encode("headrace-topic", topic),
             self._encode("headrace-partition", str(partition)),
         )
+
+
+class BrokerTarget(ABC):
+    """A broker, for one relay on one node."""
+
+    def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
+        self._relay = relay
+        self._options = options
+        self._secrets = secrets
+        self._timeout_s = options.seconds("timeout_s")
+        self._opening = asyncio.Lock()
+        """Held while it connects: deliveries of several partitions open it once."""
+
+    @property
+    @abstractmethod
+    def _destination(self) -> str:
+        """Where it delivers to, for messages; without secrets."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._relay!r}, {self._destination})"
