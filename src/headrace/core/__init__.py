@@ -6,7 +6,6 @@ from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.duration import parse_duration, print_duration
 from headrace.core.errors import *  # noqa: F403
-from headrace.core.event_paths import EventPath, parse_event_path
 from headrace.core.events import (
     ERASED_HEADER,
     Event,
@@ -25,6 +24,15 @@ from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
 from headrace.core.safe_text import error_text, safe_json, safe_line, safe_lines
 from headrace.core.secret_references import parse_reference, read_secret, secret_place
+from headrace.core.templates import (
+    EventPath,
+    Placeholder,
+    array_index,
+    follow_path,
+    parse_event_path,
+    parse_path,
+    parse_template,
+)
 from headrace.core.token_bucket import TokenBucket, TokenBuckets
 
 __all__ = [
@@ -42,21 +50,26 @@ __all__ = [
     "LoggedEvent",
     "NamespaceTurns",
     "Payload",
+    "Placeholder",
     "RawJSON",
     "Retry",
     "TokenBucket",
     "TokenBuckets",
     "ValidatedEvent",
+    "array_index",
     "decode",
     "derive_event_id",
     "encode",
     "error_text",
+    "follow_path",
     "from_cloudevent",
     "map_database_errors",
     "map_error",
     "parse_duration",
     "parse_event_path",
+    "parse_path",
     "parse_reference",
+    "parse_template",
     "print_duration",
     "read_secret",
     "redact",

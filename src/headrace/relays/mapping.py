@@ -22,6 +22,7 @@ from headrace.core import (
     RawJSON,
     decode,
     encode,
+    follow_path,
     parse_event_path,
     to_cloudevent,
 )
@@ -56,20 +57,20 @@ def parse_template(mapping: Mapping[str, JSON]) -> Mapping[str, Template]:
     return {name: _parse_value(value, name, count, 1) for name, value in mapping.items()}
 
 
-def _parse_value(value: JSON, place: str, count: list[int], depth: int) -> Template:
+def _parse_value(value: JSON, field: str, count: list[int], depth: int) -> Template:
     count[0] += 1
     if count[0] > FIELDS_MAX or depth > DEPTH_MAX:
-        raise InvalidRelay(f"mapping, field {place}: a mapping has at most {FIELDS_MAX} fields and {DEPTH_MAX} levels")
+        raise InvalidRelay(f"mapping, field {field}: a mapping has at most {FIELDS_MAX} fields and {DEPTH_MAX} levels")
     if isinstance(value, str):
-        return _parse_text(value, place)
+        return _parse_text(value, field)
     if isinstance(value, Mapping):
-        return {name: _parse_value(part, f"{place}.{name}", count, depth + 1) for name, part in value.items()}
+        return {name: _parse_value(part, f"{field}.{name}", count, depth + 1) for name, part in value.items()}
     if isinstance(value, Sequence):
-        return [_parse_value(part, f"{place}[{index}]", count, depth + 1) for index, part in enumerate(value)]
+        return [_parse_value(part, f"{field}[{index}]", count, depth + 1) for index, part in enumerate(value)]
     return value
 
 
-def _parse_text(text: str, place: str) -> Template:
+def _parse_text(text: str, field: str) -> Template:
     if text.startswith("$$"):
         return text[1:]
     if not text.startswith("$"):
@@ -77,7 +78,7 @@ def _parse_text(text: str, place: str) -> Template:
     try:
         return parse_event_path(text)
     except Invalid as error:
-        raise InvalidRelay(f"mapping, field {place}: {error}") from None
+        raise InvalidRelay(f"mapping, field {field}: {error}") from None
 
 
 class Mapper:
@@ -155,24 +156,12 @@ def header_text(text: str) -> str:
 
 def _fill(template: Template, values: Mapping[str, Json]) -> Json:
     if isinstance(template, EventPath):
-        return _follow(values[template.root], template.steps)
+        return cast(Json, follow_path(cast(JSON, values[template.root]), template.steps))
     if isinstance(template, Mapping):
         return {name: _fill(part, values) for name, part in template.items()}
     if isinstance(template, Sequence) and not isinstance(template, str):
         return [_fill(part, values) for part in template]
     return template
-
-
-def _follow(value: Json, steps: Sequence[str | int]) -> Json:
-    """The value at a place; null where it is missing."""
-    for step in steps:
-        if isinstance(step, str) and isinstance(value, dict):
-            value = value.get(step)
-        elif isinstance(step, int) and isinstance(value, list):
-            value = value[step] if step < len(value) else None
-        else:
-            return None
-    return value
 
 
 def check_mapping(format: Format, mapping: Mapping[str, JSON] | None) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.actions import send_action
+from headrace.core import Invalid
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Target, connect
 from headrace.log.topics import create_topic
@@ -46,6 +47,14 @@ def test_masks_hide_fields_by_path_and_role() -> None:
     }
     seen = mask_payload(payload, hidden_fields(masks, "fraud"))
     assert seen["card"] == {"number": "4111"} and seen["items"] == payload["items"] and seen["secret"] == MASK  # type: ignore[index, call-overload]
+
+
+def test_mask_names_a_field_whatever_its_name_is_and_never_nothing() -> None:
+    hidden = hidden_fields({'["a.b"].c': []}, None)
+    assert mask_payload({"a.b": {"c": 1}, "a": {"b": {"c": 2}}}, hidden) == {"a.b": {"c": MASK}, "a": {"b": {"c": 2}}}
+    for path in ("", "card..number", "items[0]"):
+        with pytest.raises(Invalid):
+            ConsoleSettings(masks={path: []})
 
 
 def test_audit_shows_no_more_than_the_payload_it_is_about() -> None:

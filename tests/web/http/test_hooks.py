@@ -229,6 +229,7 @@ def test_mapping_takes_headers_query_and_fields(place: Place, topic: str) -> Non
         {"type": "{header}"},
         {"type": "{env:HOME}"},
         {"type": "{body:a"},
+        {"type": "{body:a..b}"},
         {"payload": "x{body}"},
         {"payload": "{header:a}"},
         {"payload": "{body:a|b}"},

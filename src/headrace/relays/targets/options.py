@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import ssl
-import string
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
-from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, parse_reference, read_secret
+from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, parse_reference, parse_template, read_secret
 from headrace.relays.targets.target import Message
 
 OptionType = Literal["text", "template", "integer", "seconds", "flag", "addresses", "secret"]
@@ -37,6 +36,7 @@ _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _REFERENCE: Final = re.compile(r"(env|file):.+", re.DOTALL)
 PARTITION_FIELDS: Final = ("relay", "topic", "partition")
 """What a template may contain that is the same for all messages of a partition."""
+MESSAGE_FIELDS: Final = (*PARTITION_FIELDS, "type", "key")
 
 
 @dataclass(frozen=True)
@@ -140,14 +140,10 @@ def _has_type(type: OptionType, value: JSON) -> bool:
 
 
 def _template_mistake(option: Option, value: str) -> str | None:
-    known = ", ".join(f"{{{field}}}" for field in option.fields)
     try:
-        parts = list(string.Formatter().parse(value))
-    except ValueError:
-        return f"has a brace without its partner; it may contain {known}"
-    for _, field, format_spec, conversion in parts:
-        if field is not None and (field not in option.fields or format_spec or conversion):
-            return f"may contain {known} and no other braces"
+        parse_template(value, option.fields)
+    except Invalid as error:
+        return str(error)
     return None
 
 
@@ -189,9 +185,16 @@ class Options:
 
 def fill_template(template: str, message: Message) -> str:
     """The name that a template gives for a message."""
-    return template.format(
-        relay=message.relay, topic=message.topic, partition=message.partition, type=message.event_type, key=message.key or ""
-    )
+    values = {
+        "relay": message.relay,
+        "topic": message.topic,
+        "partition": str(message.partition),
+        "type": message.event_type,
+        "key": message.key,
+    }
+    name = parse_template(template, MESSAGE_FIELDS).fill(lambda field: values[field.root] or field.default or "")
+    assert name is not None
+    return name
 
 
 def tls_context(options: Options, secrets: Mapping[str, str]) -> ssl.SSLContext | None:

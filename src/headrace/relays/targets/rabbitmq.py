@@ -20,7 +20,7 @@ from aio_pika.exceptions import DeliveryError as NotConfirmed
 from headrace.core import JSON
 from headrace.relays.targets.broker import BrokerTarget, HeaderEncoder
 from headrace.relays.targets.options import (
-    PARTITION_FIELDS,
+    MESSAGE_FIELDS,
     RABBITMQ_OPTIONS,
     Option,
     Options,
@@ -33,7 +33,7 @@ from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 OPTIONS: Final[Mapping[str, Option]] = {
     **RABBITMQ_OPTIONS,
     "exchange": Option("text", default=""),
-    "routing_key": Option("template", required=True, fields=(*PARTITION_FIELDS, "type", "key")),
+    "routing_key": Option("template", required=True, fields=MESSAGE_FIELDS),
 }
 """`exchange`: without it `routing_key` is the name of a queue."""
 ROUTING_KEY_BYTES_MAX: Final = 255

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from headrace.core import JSON
+from headrace.core import JSON, Invalid, parse_path
 
 MASK = "•••"
 IN_AUDIT = (("before", "payload"), ("after", "payload"))
@@ -21,10 +21,18 @@ def hidden_fields(masks: Mapping[str, Sequence[str]], role: str | None) -> tuple
     correlator that quotes it, and in the audit of its change.
 
     Who does not see all fields sees no captured value either."""
-    paths = [tuple(path.split(".")) for path, roles in masks.items() if role not in roles]
+    paths = [mask_path(path) for path, roles in masks.items() if role not in roles]
     if paths:
         paths.append(CAPTURED)
     return tuple(place + quotation + path for path in paths for place in ((), *IN_AUDIT) for quotation in ((), QUOTED))
+
+
+def mask_path(text: str) -> tuple[str, ...]:
+    """The patterns of field names in a mask such as `card.number`, `*.email` or `**.iban`. Raises Invalid."""
+    steps = parse_path(text)
+    if any(isinstance(step, int) for step in steps):
+        raise Invalid(f"mask {text!r}: lists are passed through, so name no place in one")
+    return tuple(map(str, steps))
 
 
 def mask_payload(payload: JSON, hidden: Sequence[tuple[str, ...]]) -> JSON:

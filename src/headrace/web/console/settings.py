@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from headrace.core import Invalid
 from headrace.web.console.login import NoLogin, ProxyLogin, TokenLogin, User
+from headrace.web.console.masks import mask_path
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
@@ -42,6 +43,11 @@ class ConsoleSettings:
     """Connections per shard."""
     ingest: bool = False
     """Also take and show events by HTTP, below /ingest, for holders of access tokens; see docs/http.md."""
+
+    def __post_init__(self) -> None:
+        """Raises Invalid for a mask that names no field."""
+        for path in self.masks:
+            mask_path(path)
 
 
 class _Token(msgspec.Struct, forbid_unknown_fields=True):
