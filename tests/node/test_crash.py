@@ -213,7 +213,9 @@ def test_event_that_kills_its_process_becomes_a_dead_letter_and_harms_no_other(c
         # Once with others, and twice alone: the attempts of its policy.
         for crash in range(3):
             assert running.start("faulty", "SIGKILL").wait(60) == -signal.SIGKILL
-            assert numbers(conn, "effect") == ([] if crash == 0 else [*range(1, 21)])
+            # The first batch ends where its time does, on a slow machine before the event that kills.
+            handled = numbers(conn, "effect")
+            assert handled == [*range(1, len(handled) + 1)] and len(handled) <= 20 and (crash == 0 or len(handled) == 20)
         running.start("faulty", "SIGKILL")
         wait_until(lambda: count(conn, "effect") == 29 and count(conn, "calm") == 30, "handling of all other events")
         assert running.started[-1].poll() is None
