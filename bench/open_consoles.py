@@ -19,7 +19,7 @@ from bench.child import child
 from bench.lab import Lab, cpu_s, settle, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from headrace.db import Connection, Target, connect
-from headrace.web.console.rendering import SILENCE_MAX_S
+from headrace.web.console.routes import SILENCE_MAX_S
 
 CONSOLES = (
     "/",

@@ -7,7 +7,7 @@ ticks follow the schedule's policy and are on record.
 The cron arithmetic is cronsim's. It runs in Python and writes ticks ahead into a table; SQL alone fires them, called by pg_cron
 if it is installed, else by a node."""
 
-from headrace.schedules.cron import check_cron, check_zone, ticks
+from headrace.schedules.cron import check_cron, check_zone, explain_cron, ticks
 from headrace.schedules.definition import SCHEDULES, ScheduleDefinition
 from headrace.schedules.pg_cron import remove_cron_jobs
 from headrace.schedules.schedule import (
@@ -39,6 +39,7 @@ __all__ = [
     "check_zone",
     "create_schedule",
     "drop_schedule",
+    "explain_cron",
     "get_schedule",
     "list_schedules",
     "list_ticks",

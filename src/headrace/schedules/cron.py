@@ -55,6 +55,14 @@ def check_cron(cron: str) -> None:
         ) from None
 
 
+def explain_cron(cron: str) -> str:
+    """An expression in words, such as `At 06:30 on Monday through Friday`; an invalid one as it is written."""
+    try:
+        return CronSim(expand_cron(cron), datetime(2000, 1, 1, tzinfo=UTC)).explain()
+    except CronSimError:
+        return cron
+
+
 def check_zone(zone: str) -> tzinfo:
     """The time zone of an IANA name; raises InvalidTimeZone."""
     if zone not in _zones():

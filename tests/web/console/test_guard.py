@@ -29,7 +29,8 @@ from headrace.observe.metrics import CONTENT_TYPE
 from headrace.web.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
 from headrace.web.console.app import page_routes
 from headrace.web.console.guard import CSRF_COOKIE
-from headrace.web.console.login import COOKIE, IDLE_S, SESSION_S, EndedSessions
+from headrace.web.console.login import COOKIE, IDLE_S, SESSION_S
+from headrace.web.console.site import EndedSessions
 from headrace.web.http.server import HeadTimeoutProtocol
 from tests.builders import wait_until
 from tests.web.console.addresses import page_addresses

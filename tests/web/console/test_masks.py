@@ -19,7 +19,7 @@ from headrace.log.topics import create_topic
 from headrace.testing import Kit
 from headrace.web.console import ConsoleSettings, NoLogin, User
 from headrace.web.console.guard import CSRF_COOKIE
-from headrace.web.console.masks import MASK, hidden_fields, mask_payload
+from headrace.web.console.texts import MASK, hidden_fields, mask_payload
 from tests.builders import drain
 from tests.web.console.addresses import page_addresses
 from tests.web.console.conftest import Databases, serve

@@ -162,7 +162,7 @@ def test_django_mounts_the_console_and_its_login_counts(filled: Target, tmp_path
 
 
 def test_several_shards_are_shown_together_and_one_that_is_down_is_named(filled: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.web.console.databases.WAIT_S", 1.0)
+    monkeypatch.setattr("headrace.web.console.site.WAIT_S", 1.0)
     shards = [Target("east", filled.dsn), Target("west", "postgresql://nobody@127.0.0.1:1/none")]
     with serve(shards, ConsoleSettings()) as address:
         answer = ask(f"{address}/topics")

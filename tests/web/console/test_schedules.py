@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from headrace.db import connect
-from headrace.schedules import check_zone, get_schedule, ticks
-from headrace.web.console.pages.schedules_words import cron_words, local_ticks
+from headrace.schedules import check_zone, explain_cron, get_schedule, ticks
+from headrace.web.console.pages.schedules import local_ticks
 from tests.web.console.conftest import Pages, Running
 from tests.web.console.test_consumers import audit
 
@@ -18,18 +18,18 @@ from tests.web.console.test_consumers import audit
 @pytest.mark.parametrize(
     ("cron", "words"),
     [
-        ("30 2 * * *", "at 02:30, every day"),
-        ("30 6 * * MON-FRI", "at 06:30, Monday to Friday"),
-        ("*/5 * * * *", "every 5 minutes"),
-        ("0 * * * *", "every hour"),
-        ("0 8,20 1 JAN *", "at 08:00 and 20:00, on day 1 of the month, in January"),
-        ("*/10 * * * * *", "every 10 seconds"),
-        ("@daily", "every day at 00:00"),
+        ("30 2 * * *", "At 02:30 every day"),
+        ("30 6 * * MON-FRI", "At 06:30 on Monday through Friday"),
+        ("*/5 * * * *", "Every fifth minute of every hour"),
+        ("0 * * * *", "At the start of every hour"),
+        ("0 8,20 1 JAN *", "At 08:00 and 20:00 on January 1"),
+        ("*/10 * * * * *", "Every 10th second of every minute"),
+        ("@daily", "At 00:00 every day"),
         ("nonsense", "nonsense"),
     ],
 )
 def test_words(cron: str, words: str) -> None:
-    assert cron_words(cron) == words
+    assert explain_cron(cron) == words
 
 
 def test_daylight_saving_is_marked() -> None:

@@ -280,7 +280,7 @@ def test_stream_goes_on_where_the_client_left(place: Place, topic: str) -> None:
 
 
 def test_stream_ends_with_its_token(place: Place, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.web.http.event_stream.HEARTBEAT_S", 0.2)
+    monkeypatch.setattr("headrace.web.http.reading.HEARTBEAT_S", 0.2)
     client = place.client("read", name="streaming")
     stream = Stream(client, f"/topics/{topic}/events")
     revoke_access_token(place.conn, "streaming")

@@ -7,17 +7,17 @@ transaction; everything that comes from users is shown as text.
 How a request is answered
 -------------------------
 
-    guard.py      checks host, login, read-only mode; adds the security headers
+    guard.py      checks host, login (login.py), read-only mode; adds the security headers
     app.py        the list of pages; finds the route
-    routes.py     `read(path, function)` for pages, `change(path, function)` for forms (checks the CSRF token)
-    site.py       `Site`: what all requests share, with the last half hour of rates and lag, in memory, for the charts
+    routes.py     `read(path, function)` for pages, `change(path, function)` for forms (checks the CSRF token); renders pages, their
+                  tables as files, errors, and the same page as a stream of server-sent events
+    site.py       `Site`: what all requests share: connections, and the last half hour of rates and lag, in memory, for the charts
     view.py       `View`: who asks, for which shards and namespace; gives connections that act as this person's role, and writes every
                   change to the topic headrace.audit
     pages/x.py    one module per page: reads through the functions of the library, returns a `Page`
     templates/    x.html extends base.html and uses the macros of macros.html
     tables.py     `Table` and `Column`: shown as HTML, exported as JSON and CSV (`?format=csv`)
-    texts.py      numbers, times, payloads and hostile text for templates; masks.py hides fields of payloads
-    rendering.py  pages, their tables as files, errors, and the same page as a stream of server-sent events
+    texts.py      numbers, times, payloads and hostile text for templates; masks hide fields of payloads
     static/       our own CSS and JavaScript; assets.py fetches htmx and uPlot into vendor/, which is not in git
 
 How to add a page
@@ -74,8 +74,17 @@ Mounting
 """
 
 from headrace.web.console.app import create_app
-from headrace.web.console.login import HostLogin, NoLogin, ProxyLogin, TokenLogin, User, new_token
-from headrace.web.console.settings import ConsoleSettings, Login, read_settings
+from headrace.web.console.login import (
+    ConsoleSettings,
+    HostLogin,
+    Login,
+    NoLogin,
+    ProxyLogin,
+    TokenLogin,
+    User,
+    new_token,
+    read_settings,
+)
 
 __all__ = [
     "ConsoleSettings",

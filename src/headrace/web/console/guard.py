@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.web.console.login import COOKIE, IDLE_S, RENEW_S, EndedSessions, Session, TokenLogin, User
-from headrace.web.console.settings import ConsoleSettings
+from headrace.web.console.login import COOKIE, IDLE_S, RENEW_S, ConsoleSettings, Session, TokenLogin, User
+from headrace.web.console.site import EndedSessions
 
 CSRF_COOKIE = "headrace_csrf"
 # No inline script or style, nothing from elsewhere, no frame around us.

@@ -1,4 +1,5 @@
-"""Login: who sits in front of the console, and as which role of the database the console acts for this person.
+"""Login: who sits in front of the console, and as which role of the database the console acts for this person; and the settings, in
+Python or in a TOML file.
 
 Owns: the ways to sign in. Promises: nobody is taken for somebody else: a header counts only from the address of a trusted proxy, and
 of a token only its SHA-256 is configured."""
@@ -6,20 +7,21 @@ of a token only its SHA-256 is configured."""
 from __future__ import annotations
 
 import hmac
-import logging
 import secrets
+import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from time import monotonic, time
+from pathlib import Path
+from time import time
+from typing import Protocol, runtime_checkable
 
-from starlette.concurrency import run_in_threadpool
+import msgspec
 from starlette.requests import HTTPConnection
 
-from headrace.core import HeadraceError
-from headrace.web.console.databases import Databases
+from headrace.core import Invalid
+from headrace.web.console.texts import mask_path
 
 COOKIE = "headrace_session"
 SESSION_S = 12 * 3600
@@ -28,8 +30,6 @@ IDLE_S = 3600
 """A session ends this long after the last page that somebody asked for."""
 RENEW_S = 60
 """A cookie older than this is renewed by the next page."""
-CHECK_S = 2.0
-"""How often a process asks for what others have signed out."""
 
 
 @dataclass(frozen=True)
@@ -177,50 +177,72 @@ def _is_inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> b
         return False
 
 
-_log = logging.getLogger(__name__)
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
-class EndedSessions:
-    """Sessions that were signed out, by the SHA-256 of their random part: a copy of their cookie is worth nothing, in whichever process
-    that serves the console.
+@runtime_checkable
+class Login(Protocol):
+    """A way to sign in."""
 
-    Owns: headrace_internal.ended_session, in the first of the console's databases. Promises: this process knows a sign-out at once, others
-    within CHECK_S, and a process that is started later from its first request on. Where the database cannot be asked, what was known
-    counts: without it there is nothing to see either."""
+    def identify(self, request: HTTPConnection) -> User | None | Awaitable[User | None]:
+        """The user of a request; None if there is none."""
+        ...
 
-    def __init__(self, databases: Databases) -> None:
-        self._databases = databases
-        self._home = next(iter(databases.targets.values()))
-        self._own: set[str] = set()
-        self._known: frozenset[str] = frozenset()
-        self._asked_at = float("-inf")
 
-    async def includes(self, session_hash: str) -> bool:
-        is_first = self._asked_at == float("-inf")
-        if is_first or monotonic() - self._asked_at >= CHECK_S:
-            if not is_first:
-                # Before the question: requests that come meanwhile do not ask again. Before the first answer each one asks.
-                self._asked_at = monotonic()
-            try:
-                self._known = await run_in_threadpool(self._read)
-            except HeadraceError as error:
-                if is_first:
-                    _log.warning("sessions that were signed out elsewhere still count here: %s", error)
-            self._asked_at = monotonic()
-        return session_hash in self._own or session_hash in self._known
+@dataclass(frozen=True)
+class ConsoleSettings:
+    """How the console behaves."""
 
-    def add(self, session_hash: str, ends_at: float) -> None:
-        """Ends a session; in this process also if the database cannot be written."""
-        self._own.add(session_hash)
-        try:
-            with self._databases.transaction(self._home, None, read_only=False) as conn:
-                conn.execute(
-                    "select headrace_internal.end_session(p_session_hash => %s, p_ends_at => %s)",
-                    (session_hash, datetime.fromtimestamp(ends_at, UTC)),
-                )
-        except HeadraceError as error:
-            _log.warning("a session was signed out in this process only: %s", error)
+    login: Login = field(default_factory=NoLogin)
+    read_only: bool = False
+    """The server rejects every change, whoever asks."""
+    hosts: Sequence[str] = LOCAL_HOSTS
+    """Names that requests may use as host, without the port. Others are rejected: a page of somebody else may have led here by DNS."""
+    masks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Fields of payloads, such as `card.number` or `*.email`, with the roles that see them; others see •••."""
+    live_every_s: float = 2.0
+    """How often an open page is renewed."""
+    pool_size: int = 4
+    """Connections per shard."""
+    ingest: bool = False
+    """Also take and show events by HTTP, below /ingest, for holders of access tokens; see docs/http.md."""
 
-    def _read(self) -> frozenset[str]:
-        with self._databases.transaction(self._home, None, read_only=True) as conn:
-            return frozenset(row[0] for row in conn.execute("select headrace_internal.ended_sessions()"))
+    def __post_init__(self) -> None:
+        """Raises Invalid for a mask that names no field."""
+        for path in self.masks:
+            mask_path(path)
+
+
+class _Token(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    sha256: str
+    role: str | None = None
+    read_only: bool = False
+
+
+class _Proxy(msgspec.Struct, forbid_unknown_fields=True):
+    header: str
+    proxies: list[str]
+    roles: dict[str, str] = {}
+    default_role: str | None = None
+
+
+def read_settings(path: Path) -> ConsoleSettings:
+    """The settings of a TOML file; docs/console.md shows one. Raises Invalid if it is wrong."""
+    try:
+        file = tomllib.loads(path.read_text(encoding="utf-8"))
+        tokens = msgspec.convert(file.pop("token", []), list[_Token])
+        proxy = msgspec.convert(file.pop("proxy", None), _Proxy | None)
+        settings = msgspec.convert(file, ConsoleSettings)
+    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise Invalid(f"settings of the console in {path}: {error}; see docs/console.md") from error
+    if unknown := sorted(file.keys() - vars(settings).keys()):
+        raise Invalid(f"settings of the console in {path}: there is no setting {unknown[0]!r}; see docs/console.md")
+    if tokens and proxy:
+        raise Invalid(f"settings of the console in {path}: both tokens and a proxy; choose one way to sign in")
+    login: Login = NoLogin()
+    if tokens:
+        login = TokenLogin({token.sha256: User(token.name, token.role, token.read_only) for token in tokens})
+    elif proxy:
+        login = ProxyLogin(proxy.header, proxy.proxies, proxy.roles, proxy.default_role)
+    return replace(settings, login=login)

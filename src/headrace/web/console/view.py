@@ -20,9 +20,9 @@ from headrace.db import Connection, Target, list_namespaces
 from headrace.log.outbox import publish
 from headrace.log.topics import create_topic
 from headrace.web.console.login import User
-from headrace.web.console.masks import hidden_fields, mask_payload
 from headrace.web.console.site import Site
 from headrace.web.console.tables import Row, Table, to_row
+from headrace.web.console.texts import hidden_fields, mask_payload
 
 T = TypeVar("T")
 

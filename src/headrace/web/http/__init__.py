@@ -14,7 +14,7 @@ How a request is answered
     event_requests.py   headers and body → events (CloudEvents structured, binary, batch; plain JSON) → outbox, in one transaction with
                         the idempotency key
     hook_requests.py    a webhook: signature (signatures.py), then mapping (mapping.py) → event
-    reading.py          GET: long poll and server-sent events (event_stream.py); what is new is read once for all
+    reading.py          GET: long poll and server-sent events; what is new is read once for all
     databases.py        connections and listeners, opened at the first use; a short-lived cache of look-ups
     server.py           a server for the application in a thread of its own, for nodes"""
 

@@ -16,13 +16,12 @@ from headrace.db import Connection, query
 from headrace.lang import ecl
 from headrace.lang.condition import fields_of, parse_scalar
 from headrace.lang.ecl import Trace
-from headrace.web.console.masks import MASK, is_hidden
 from headrace.web.console.pages.automaton_drawing import Drawing, draw_automaton
 from headrace.web.console.pages.rules_editing import find_on_shards
 from headrace.web.console.pages.versions import diff_lines
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Row, Table, to_row
-from headrace.web.console.texts import format_number, format_seconds
+from headrace.web.console.texts import MASK, format_number, format_seconds, is_hidden
 from headrace.web.console.view import Done, Page, View
 
 WAITS_MAX = 12

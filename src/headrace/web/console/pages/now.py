@@ -1,34 +1,35 @@
-"""Now: what needs attention first, then rates and lag; and the metrics of the databases, for Prometheus."""
+"""Now: what needs attention first, then rates and lag; the metrics of the databases, for Prometheus; and nodes, pipelines and shards:
+who is alive, since when, with which version, and how fast."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from threading import Lock
-from time import monotonic
+from dataclasses import asdict, dataclass
 
 from psycopg.conninfo import make_conninfo
 from starlette.responses import Response
 
 from headrace.actions import QueueState, queue_state
 from headrace.core import DatabaseUnavailable, Forbidden
-from headrace.db import Connection, Target
+from headrace.db import Connection, Target, query
 from headrace.log import topics as log
-from headrace.node import NodeState, list_nodes
+from headrace.node import NodeState, forget_nodes, list_nodes
 from headrace.observe.doctor import Check, compare_shards, examine
 from headrace.observe.metrics import CONTENT_TYPE, MetricsMemory, Sample, metric_family, read_metrics, render
 from headrace.web.console.pages.consumers import consumer_url, lag_table, slowest_table
 from headrace.web.console.pages.dead_letters import count_letters
 from headrace.web.console.pages.topics import busiest_table
-from headrace.web.console.routes import read
-from headrace.web.console.tables import Column, Row, Table
-from headrace.web.console.view import Page, View
+from headrace.web.console.routes import change, read
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts
+from headrace.web.console.view import Done, Page, View
 
 AGE_MIN_S = 1.0
 """A reading younger than this is used again: nobody can load the database by scraping."""
 DOCTOR_EVERY_S = 30.0
 """The doctor reads the catalog: it need not look every two seconds."""
 LAG_MAX_S = 60.0
+BATCHES = 20
+"""Batches of each pipeline that are shown."""
 PLACES = {
     "consumers": "/consumers",
     "outbox": "/topics",
@@ -182,16 +183,6 @@ def _charts(view: View, topics: Sequence[Row], consumers: Sequence[Row]) -> list
     ]
 
 
-@dataclass
-class Scraper:
-    """What one role has read from one shard."""
-
-    lock: Lock = field(default_factory=Lock)
-    memory: MetricsMemory = field(default_factory=MetricsMemory)
-    samples: list[Sample] = field(default_factory=list)
-    read_at: float = float("-inf")
-
-
 def show_metrics(view: View) -> Response:
     """All shards in the text format of Prometheus: the same names and numbers that a node shows, without those of its process.
 
@@ -201,17 +192,139 @@ def show_metrics(view: View) -> Response:
 
 
 def _scrape(view: View, target: Target) -> list[Sample]:
-    scraper = view.site.cached(("metrics", target.name, view.user.role), float("inf"), Scraper)
-    is_up = True
-    with scraper.lock:
-        if monotonic() - scraper.read_at >= AGE_MIN_S:
-            try:
-                with view.reading(target) as conn:
-                    scraper.samples = read_metrics(conn, scraper.memory)
-                scraper.read_at = monotonic()
-            except DatabaseUnavailable:
-                scraper.samples, is_up = [], False
-        return [*scraper.samples, Sample(metric_family("headrace_database_up"), (), float(is_up))]
+    key = (target.name, view.user.role)
+    memory = view.site.cached(("metrics memory", *key), float("inf"), MetricsMemory)
+
+    def read_samples() -> list[Sample]:
+        try:
+            with view.reading(target) as conn:
+                samples, is_up = read_metrics(conn, memory), True
+        except DatabaseUnavailable:
+            samples, is_up = [], False
+        return [*samples, Sample(metric_family("headrace_database_up"), (), float(is_up))]
+
+    return view.site.cached(("metrics", *key), AGE_MIN_S, read_samples)
 
 
-ROUTES = (read("/", show), read("/metrics", show_metrics))
+def show_nodes(view: View) -> Page:
+    """Nodes, what fails in them, pipelines and shards."""
+    tables = (_node_table(view), _failure_table(view), _pipeline_table(view), _batch_table(view), _shard_table(view))
+    return Page("nodes.html", "Nodes", tables=tables)
+
+
+def _node_table(view: View) -> Table:
+    has_stopped = view.query.get("stopped") == "yes"
+    rows = view.collect(lambda conn: list_nodes(conn, stopped=has_stopped, namespace=view.namespace))
+    columns = (
+        Column("name"),
+        Column("state", kind="state"),
+        Column("heartbeat_at", "heartbeat", kind="time"),
+        Column("started_at", "started", kind="time", wide=True),
+        Column("version", wide=True),
+        Column("sequencer", hint="It also runs the sequencer, rules, correlators and schedules"),
+        Column("handlers_text", "handlers", wide=True),
+        Column("rates", "last minute"),
+    )
+    shown = [{**row, "handlers_text": ", ".join(row["handlers"]) or None, "rates": _rates(row)} for row in rows]
+    return Table("nodes", columns, shown, title="Nodes", empty="headrace node run")
+
+
+def _rates(row: Row) -> str | None:
+    """What the node reports with its heartbeat, as words."""
+    report = row["report"]
+    parts = [f"{part['topic']}/{part['consumer']} {part['events_per_min']:g} events/min" for part in report.get("consumers", ())]
+    parts += [f"{part['action']} {part['per_min']:g}/min" for part in report.get("actions", ())]
+    return ", ".join(parts) or None
+
+
+def _pipeline_table(view: View) -> Table:
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/pipelines"), {"namespace": view.namespace}))
+    columns = (
+        Column("topic"),
+        Column("state", kind="state"),
+        Column("process", wide=True),
+        Column("master", wide=True),
+        Column("batches", kind="number"),
+        Column("events", kind="number"),
+        Column("rate", "events/s", kind="number"),
+        Column("batch_ms", "ms per batch", kind="number", wide=True),
+        Column("lag_events", "lag", kind="number"),
+        Column("heartbeat_at", "heartbeat", kind="time"),
+        Column("error", wide=True),
+    )
+    return Table(
+        "pipelines", columns, rows, title="Spark pipelines", empty="headrace pipeline run", empty_text="No topic runs on Spark."
+    )
+
+
+def _failure_table(view: View) -> Table:
+    """The loops that fail: what each works on, and when it is tried again."""
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/failures"), {"namespace": view.namespace}))
+    columns = (
+        Column("kind", "loop"),
+        Column("name", "works on"),
+        Column("failures", kind="number"),
+        Column("first_at", "fails since", kind="time"),
+        Column("retry_at", "next attempt", kind="time"),
+        Column("error", wide=True),
+    )
+    return Table("failures", columns, rows, title="Failing loops", empty_text="No loop fails.", key=("kind", "name"))
+
+
+def _batch_table(view: View) -> Table:
+    parameters = {"namespace": view.namespace, "limit": BATCHES}
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/pipeline_batches"), parameters))
+    columns = (
+        Column("topic"),
+        Column("batch", kind="number"),
+        Column("committed_at", "committed", kind="time"),
+        Column("events", kind="number"),
+        Column("firings", kind="number"),
+        Column("outputs", kind="number"),
+        Column("timers", kind="number", wide=True),
+        Column("took_ms", "ms", kind="number"),
+        Column("upto", "up to position", kind="number", wide=True),
+    )
+    return Table(
+        "batches", columns, rows, title="Newest batches of the pipelines", empty_text="No batch yet.", key=("topic", "batch")
+    )
+
+
+def _shard_table(view: View) -> Table:
+    rows: list[Row] = []
+    for target in view.targets:
+        try:
+            with view.reading(target) as conn:
+                [facts] = fetch_dicts(conn, query("web/console/shard"), {"namespace": view.namespace})
+                queue = queue_state(conn, namespace=view.namespace)
+            rows.append(
+                {"shard": target.name, "state": "ok", **facts, "due": queue.due, "in_flight": queue.in_flight, "error": None}
+            )
+        except DatabaseUnavailable as error:
+            rows.append({"shard": target.name, "state": "lost", "error": str(error)})
+    columns = (
+        Column("shard"),
+        Column("state", kind="state"),
+        Column("server", wide=True),
+        Column("release", "schema", wide=True),
+        Column("topics", kind="number"),
+        Column("bytes", "size", kind="bytes"),
+        Column("due", "due actions", kind="number"),
+        Column("in_flight", "running actions", kind="number"),
+        Column("error", wide=True),
+    )
+    return Table("shards", columns, rows, title="Shards")
+
+
+def forget(view: View) -> Done:
+    """Removes lost nodes from the list."""
+    counts = view.change("node.forget", "lost nodes", lambda conn: forget_nodes(conn, namespace=view.namespace))
+    return Done(f"{sum(count for _, count in counts)} lost nodes forgotten", view.url("/nodes"))
+
+
+ROUTES = (
+    read("/", show),
+    read("/metrics", show_metrics),
+    read("/nodes", show_nodes),
+    change("/nodes/forget", forget, form=show_nodes),
+)

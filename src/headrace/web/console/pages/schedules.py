@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -11,7 +13,6 @@ import msgspec
 from headrace import schedules
 from headrace.core import UnknownSchedule, decode
 from headrace.db import Connection, Shards, Target, fetch_value
-from headrace.web.console.pages.schedules_words import cron_words, local_ticks
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Table, to_row
 from headrace.web.console.view import Done, Page, View
@@ -26,7 +27,11 @@ def list_schedules(view: View) -> Page:
     """All schedules of the namespace."""
     rows = view.collect(lambda conn: schedules.list_schedules(conn, namespace=view.namespace))
     shown = [
-        {**row, "words": cron_words(row["cron"]), "next_tick_at": row["next_tick_at"] if row["state"] == "active" else None}
+        {
+            **row,
+            "words": schedules.explain_cron(row["cron"]),
+            "next_tick_at": row["next_tick_at"] if row["state"] == "active" else None,
+        }
         for row in rows
     ]
     columns = (
@@ -90,7 +95,7 @@ def show_schedule(view: View) -> Page:
     ]
     values = {
         "schedule": schedule,
-        "words": cron_words(schedule.cron),
+        "words": schedules.explain_cron(schedule.cron),
         "facts": facts,
         "payload": view.mask(schedule.payload),
         "base": f"/schedules/{quote(name, safe='')}",
@@ -177,6 +182,32 @@ def _find(view: View, get: Callable[[Connection], T]) -> tuple[Target, T]:
         except UnknownSchedule as error:
             missing = error
     raise missing or UnknownSchedule("there is no such schedule")
+
+
+@dataclass(frozen=True)
+class LocalTick:
+    """A tick in the time zone of its schedule. `change` says that the clock was changed since the tick before."""
+
+    at: datetime
+    local: str
+    zone: str
+    change: str | None
+
+
+def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[LocalTick]:
+    """Ticks as the clock on the wall shows them, with the changes of daylight saving marked."""
+    result: list[LocalTick] = []
+    offset = now.astimezone(zone).utcoffset() or timedelta()
+    for tick in ticks:
+        local = tick.astimezone(zone)
+        shift = (local.utcoffset() or timedelta()) - offset
+        offset += shift
+        hours = abs(shift.total_seconds()) / 3600
+        change = f"clock {'forward' if shift > timedelta() else 'back'} {hours:g} h" if shift else None
+        if local.fold and change is None:
+            change = "second pass of this hour"
+        result.append(LocalTick(tick, local.strftime("%a %Y-%m-%d %H:%M:%S"), local.tzname() or "", change))
+    return result
 
 
 ROUTES = (
