@@ -49,8 +49,6 @@ TOPIC_CHECK_S = 5.0
 IDLE_S = 1.0
 """Longest wait without a notification: of a consumer without a due poll, and while other workers hold what is due."""
 
-CLAIM_EVENTS: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
-from headrace.claim_events(%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean)"""
 _RELEASE_CLAIMS = "select headrace.release_claims(%s, %s::integer[], %s::bigint[])"
 _FORGET_LOST = """select headrace.release_claims(%s, array_agg(partition), array_agg(position)) from headrace.cursor where consumer_id = %s"""
 _CLAIM_REDRIVE: LiteralString = "select dead_letter_id, partition, position from headrace.claim_redrive(%s)"
@@ -79,7 +77,7 @@ NOTHING = HandledBatch(0, 0.0, may_have_more=False)
 class ConsumerRunner:
     """Runs one consumer on one database until `stop` is set, with `concurrency` workers."""
 
-    _claim_statement: LiteralString = CLAIM_EVENTS
+    _claim_statement: LiteralString = query("consume/claim_events")
 
     def __init__(
         self,
@@ -370,7 +368,7 @@ class ConsumerRunner:
             try:
                 raw = self._consumer.raw_payload
                 # None for an event that waited behind another one of its key, and that the consumer's condition leaves out.
-                for event in await conn.fetch_events(query("consume/read_dead_letter"), {"dead_letter_id": letter_id}, raw=raw):
+                for event in await conn.fetch_events(query("consume/redriven_event"), {"dead_letter_id": letter_id}, raw=raw):
                     await self._delivery.call(conn, [event] if self._consumer.batch else event)
                 await conn.commit(_END_REDRIVE, (letter_id, None, None, False))
                 await run_after_commit(conn)

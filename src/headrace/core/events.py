@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, LiteralString, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -39,14 +40,55 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     PayloadType = TypeVar("PayloadType", default=JSON)
+    StoredPayload = TypeVar("StoredPayload", default=str)
+    StoredHeaders = TypeVar("StoredHeaders", default=str)
 else:
     from typing import TypeVar
 
     PayloadType = TypeVar("PayloadType")
+    StoredPayload = TypeVar("StoredPayload")
+    StoredHeaders = TypeVar("StoredHeaders")
 
 ERASED_HEADER: Final = "headrace-erased"
 """Marks an event of which only position, ids, type and times are left; its value is the id of the erasure."""
 _type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*")
+
+
+class EventColumn(NamedTuple):
+    """A column of an event in PostgreSQL, with its type there."""
+
+    name: LiteralString
+    type: Literal["bigint", "integer", "uuid", "text", "jsonb", "timestamptz"]
+    nullable: bool = False
+
+
+EVENT_COLUMNS: Final = (
+    EventColumn("position", "bigint"),
+    EventColumn("partition", "integer"),
+    EventColumn("event_id", "uuid"),
+    EventColumn("topic", "text"),
+    EventColumn("type", "text"),
+    EventColumn("key", "text", nullable=True),
+    EventColumn("payload", "jsonb"),
+    EventColumn("headers", "jsonb"),
+    EventColumn("emitted_at", "timestamptz"),
+    EventColumn("appended_at", "timestamptz"),
+    EventColumn("producer", "text", nullable=True),
+)
+"""The columns of an event that this version knows, in the order of the fields of LoggedEvent: headrace.logged_event in SQL. Statements,
+files and frames derive theirs from it."""
+STORED_COLUMNS: Final = tuple(column for column in EVENT_COLUMNS if column.name != "topic")
+"""The columns that a topic's log and archive have: there the topic is the same for every event."""
+
+
+def select_events(alias: LiteralString, *, stored: bool = False, as_text: bool = False) -> LiteralString:
+    """The select list of an event's columns, read from `alias`: all of them, or those `stored` in a log; JSON `as_text` keeps every
+    digit. Statements name the columns, because a newer database may have one more."""
+    parts: list[LiteralString] = []
+    for name, type, _ in STORED_COLUMNS if stored else EVENT_COLUMNS:
+        is_text = as_text and type == "jsonb"
+        parts.append(alias + "." + name + ("::pg_catalog.text as " + name if is_text else ""))
+    return ", ".join(parts)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +118,32 @@ class LoggedEvent(msgspec.Struct, Generic[PayloadType], frozen=True):
     emitted_at: datetime
     appended_at: datetime
     producer: str | None
+
+
+@dataclass(frozen=True)
+class StoredEvent(Generic[StoredPayload, StoredHeaders]):
+    """An event in the log or the archive of a topic: the fields are STORED_COLUMNS. Payload and headers are JSON text, exactly as stored;
+    a class that is made of this one may have them in another form."""
+
+    position: int
+    partition: int
+    event_id: UUID
+    type: str
+    key: str | None
+    payload: StoredPayload
+    headers: StoredHeaders
+    emitted_at: datetime
+    appended_at: datetime
+    producer: str | None
+
+    def values(self) -> dict[str, Any]:
+        """The values of STORED_COLUMNS by their names."""
+        return {column.name: getattr(self, column.name) for column in STORED_COLUMNS}
+
+    def to_logged(self, topic: str, payload: PayloadType, headers: Mapping[str, JSON]) -> LoggedEvent[PayloadType]:
+        """The event of a topic, with its JSON decoded."""
+        values = self.values() | {"topic": topic, "payload": payload, "headers": headers}
+        return LoggedEvent(*(values[column.name] for column in EVENT_COLUMNS))
 
 
 # gc=False: it holds no cycles, and without the collector a large batch is validated in half the time.

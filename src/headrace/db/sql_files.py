@@ -18,6 +18,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Literal, LiteralString, TypeAlias, get_args
 
+from headrace.core import select_events
+
 ROOMS = (
     "core",
     "db",
@@ -47,6 +49,7 @@ ROOMS = (
 Kind: TypeAlias = Literal["functions", "migrations", "queries", "tables", "views"]
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_EVENT = re.compile(r"\{(event|stored) (\w+)( as text)?\}")
 
 
 def package_folder() -> Traversable:
@@ -68,7 +71,10 @@ def sql_files(kind: Kind, root: Traversable | None = None) -> list[tuple[str, Li
 
 @cache
 def query(name: str) -> LiteralString:
-    """A statement of a room: "rules/shapes" is the one below `-- name: shapes` in rules/sql/queries.sql."""
+    """A statement of a room: "rules/shapes" is the one below `-- name: shapes` in rules/sql/queries.sql.
+
+    `{event e}` in it stands for the columns of an event, `{stored e}` for those of a log, and `{stored e as text}` for the same with
+    JSON as text: see headrace.core.select_events."""
     room, _, statement = name.rpartition("/")
     statements = _statements(room)
     if statement not in statements:
@@ -84,7 +90,11 @@ def _statements(room: str) -> dict[str, LiteralString]:
     if not file.is_file():
         return {}
     _, *parts = _NAME.split(_read(file))
-    return {name: f"{text.strip()}\n" for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    return {name: f"{_EVENT.sub(_select_list, text).strip()}\n" for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _select_list(marker: re.Match[LiteralString]) -> str:
+    return select_events(marker[2], stored=marker[1] == "stored", as_text=marker[3] is not None)
 
 
 def schema_checksum() -> str:

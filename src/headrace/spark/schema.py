@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace import core
 from headrace.core import Invalid
 
 if TYPE_CHECKING:
@@ -25,23 +26,17 @@ class Column:
     usual: bool = True
 
 
-EVENT_COLUMNS = (
-    Column("key", "string", nullable=True),
-    Column("type", "string"),
-    Column("payload", "string"),
-    Column("topic", "string"),
-    Column("partition", "integer"),
-    Column("offset", "long"),
-    Column("timestamp", "timestamp"),
-    Column("event_id", "string"),
-    Column("headers", "string"),
-    Column("shard", "string"),
-    Column("appended_at", "timestamp"),
-    Column("producer", "string", nullable=True, usual=False),
-)
-_BY_NAME = {column.name: column for column in EVENT_COLUMNS}
-COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
-"""The columns of frames by the roots of conditions, where the names differ: `timestamp` is named as in Kafka's source."""
+COLUMN_OF = {"object": "payload", "position": "offset", "emitted_at": "timestamp"}
+"""The columns of frames by the names of the log and of conditions, where they differ: these are named as in Kafka's source."""
+_TYPES = {"bigint": "long", "integer": "integer", "timestamptz": "timestamp"}
+_USUAL = ("key", "type", "payload", "topic", "partition", "offset", "timestamp", "event_id", "headers", "shard", "appended_at")
+"""The columns of a read that names none, in their order."""
+_COLUMNS = {
+    name: Column(name, _TYPES.get(column.type, "string"), column.nullable, usual=name in _USUAL)
+    for column in (*core.EVENT_COLUMNS, core.EventColumn("shard", "text"))
+    for name in [COLUMN_OF.get(column.name, column.name)]
+}
+EVENT_COLUMNS = tuple(_COLUMNS[name] for name in dict.fromkeys((*_USUAL, *_COLUMNS)))
 
 
 def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) -> StructType:
@@ -50,9 +45,9 @@ def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) 
 
     schema = StructType()
     for name in columns or [column.name for column in EVENT_COLUMNS if column.usual]:
-        if name not in _BY_NAME:
-            raise Invalid(f"events have no column {name!r}; they have {', '.join(_BY_NAME)}")
-        schema.add(name, _BY_NAME[name].type, nullable=_BY_NAME[name].nullable)
+        if name not in _COLUMNS:
+            raise Invalid(f"events have no column {name!r}; they have {', '.join(_COLUMNS)}")
+        schema.add(name, _COLUMNS[name].type, nullable=_COLUMNS[name].nullable)
     for name in extracted:
         schema.add(name, "string", nullable=True)
     return schema

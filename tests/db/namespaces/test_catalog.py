@@ -25,11 +25,11 @@ INTERNAL_IS_OPEN = """
 # What a level may call: it checks the caller's level and runs as the owner, or it names nothing internal.
 # log_epoch and schema_release show nothing of a namespace. wake_sequencer runs with the caller's rights, inside a view that shows
 # these roles no row. A trigger function has no caller of its own: PostgreSQL calls it for a row that may be written.
-# The first thing of ours that the body of a checked function names is a function that raises for a missing level and for a null caller;
+# Declarations apart, the first thing of ours that the body of a checked function names is a function that raises for a missing level and for a null caller;
 # no condition and no loop stands before it. publish_as_role has the check in the statement that publishes, and publish_rows returns before
 # it for a table that is not captured any more, which anybody may write.
 DOOR = "headrace_internal\\.(authorize|authorize_id|authorized_namespaces|above_namespaces)\\(p_caller\\M"
-BODY = "regexp_replace(f.prosrc, '--[^\n]*|\\mv_\\w+\\s+headrace_internal\\.\\w+', '', 'g')"
+BODY = "regexp_replace(f.prosrc, '--[^\n]*|\\mv_\\w+\\s+headrace(_internal)?\\.\\w+', '', 'g')"
 UNCHECKED = f"""
     select distinct f.oid::regprocedure::text
     from unnest('{{publish,consume,work,admin}}'::text[]) l (level)

@@ -29,7 +29,7 @@ from headrace.log.topics import create_topic, get_topic
 from tests.builders import through_proxy, wait_until
 from tests.log.archive.builders import archive_orders, drop, events, later, three_days
 
-LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
+LOG = """select position, partition, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
     from headrace.log order by position"""
 LOCKS = """select count(*) from headrace_internal.lock l join pg_stat_activity a on a.pid = l.pid and a.pid <> pg_backend_pid()"""
 
@@ -182,7 +182,7 @@ def test_verification_names_missing_and_changed_files(three: Connection, databas
     first, second = list_archive(three, "orders")
     (tmp_path / first.file).unlink()
     table = pq.read_table(tmp_path / second.file, partitioning=None)
-    changed = table.set_column(7, "payload", [["{}"] * table.num_rows])
+    changed = table.set_column(table.schema.get_field_index("payload"), "payload", [["{}"] * table.num_rows])
     pq.write_table(changed, tmp_path / second.file)
     problems = [one.problem for one in verify_archive(three, "orders")]
     assert "does not exist" in str(problems[0])

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.core import Event, UnknownTopic, validate_event
 from headrace.db import Connection, Server, Target, connect, create_namespace, grant_namespace, grant_node
-from headrace.log.outbox import direct, publish, publish_many, publishing
+from headrace.log.outbox import publish, publish_many, publishing, statements
 from headrace.log.topics import create_topic
 from tests.builders import drain, notifications, numbers, own_database
 from tests.drivers.callers import CALLERS
@@ -173,7 +173,7 @@ def test_payload_that_keeps_its_schema_goes_the_direct_way_but_never_by_copy(con
         publish(session, "orders", "a", 1)
         publish(session, "checked", "a", 2)
         event = validate_event(Event(topic="checked", type="a"))
-        assert direct.insert_statement(session, event, None) is not None
+        assert statements.insert_statement(session, event, None) is not None
         publish(session, "checked", "a", 3)
         publish_many(session, [Event(topic="checked", type="a", payload=4), Event(topic="orders", type="a", payload=5)])
         assert session.execute("select count(*) from headrace.copy_route(array['checked'])").fetchone() == (0,)
@@ -183,8 +183,8 @@ def test_payload_that_keeps_its_schema_goes_the_direct_way_but_never_by_copy(con
 def test_session_without_weak_references_publishes_by_the_function() -> None:
     event = validate_event(Event(topic="orders", type="a"))
     for session in (None, 5):
-        direct.remember_way(session, event, None, may_insert=True)
-        assert direct.insert_statement(session, event, None) is None
+        statements.remember_way(session, event, None, may_insert=True)
+        assert statements.insert_statement(session, event, None) is None
 
 
 def test_event_in_any_slot_is_found(conn: Connection) -> None:

@@ -18,13 +18,10 @@ from psycopg.conninfo import conninfo_to_dict
 from headrace.consume.connections import SAVEPOINT, EventRows, HandlerConnection, Parameters, Rows
 from headrace.consume.sessions.kinds import SessionStep
 from headrace.consume.sessions.views import ADVICE, reject
-from headrace.core import Conflict, LoggedEvent, RawJSON, decode
-from headrace.db import Parameter
+from headrace.core import EVENT_COLUMNS, Conflict, LoggedEvent, RawJSON, decode
+from headrace.db import Parameter, query
 
-# As text: how a connection decodes jsonb is the application's choice.
-_EVENTS = """select e.position, e.partition, e.event_id, e.topic, e.type, e.key, e.payload::pg_catalog.text,
-    e.headers::pg_catalog.text, e.emitted_at, e.appended_at, e.producer
-from ({}) e (position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer)"""
+_JSON = [number for number, column in enumerate(EVENT_COLUMNS) if column.type == "jsonb"]
 _PARAMETER = re.compile(r"%(?:\((\w+)\))?s(::[\w.]+(?:\[\])?)?")
 
 
@@ -64,7 +61,9 @@ class AsyncpgConnection(HandlerConnection):
     async def _fetch_event_rows(self, statement: LiteralString, parameters: Parameters) -> Sequence[Any]:
         text, values = number_parameters(statement, parameters)
         with self._driver_errors():
-            rows: Sequence[Any] = await self.conn.fetch(_EVENTS.format(text.strip().rstrip(";")), *values)
+            rows: Sequence[Any] = await self.conn.fetch(
+                query("consume/event_texts").replace("/* statement */", text.strip().rstrip(";")), *values
+            )
         return rows
 
     def savepoint(self) -> AbstractAsyncContextManager[object]:
@@ -137,10 +136,14 @@ class AsyncpgEventRows(EventRows):
 
 
 def _decoded(records: Sequence[Any], *, raw: bool) -> Rows:
-    def value(text: str | None) -> Any:
-        return text and (RawJSON(text.encode()) if raw else decode(text))
-
-    return [(*record[:6], value(record[6]), value(record[7]), *record[8:]) for record in map(tuple, records)]
+    rows: Rows = []
+    for record in records:
+        values = list(record)
+        for number in _JSON:
+            text = values[number]
+            values[number] = text and (RawJSON(text.encode()) if raw else decode(text))
+        rows.append(tuple(values))
+    return rows
 
 
 @contextmanager

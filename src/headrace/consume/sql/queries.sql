@@ -1,3 +1,12 @@
+-- name: claim_events
+-- Claims a batch. Locks and indexes: see headrace.claim_events.
+select {event e}
+from headrace.claim_events(%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean) e;
+
+-- name: event_texts
+-- The events of a statement with JSON as text: how a driver decodes jsonb is the application's choice.
+select {event e as text} from (/* statement */) e;
+
 -- name: lag
 -- Lag per partition, with the state: idle if no live node runs the consumer. For all consumers of a namespace or only those of a
 -- topic or a name.
@@ -18,17 +27,9 @@ select coalesce(sum(c.lag_events) filter (where c.consumer = %(consumer)s), 0)::
 from headrace.consumer_lag c
 where c.namespace = headrace.current_namespace(%(namespace)s) and c.topic = %(topic)s;
 
--- name: read_dead_letter
--- A dead letter as an event, with its payload as it was edited.
--- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
--- Index: dead_letter_pkey. The log may have dropped the event.
-select d.position, d.partition, d.event_id, t.topic, d.type, d.key, coalesce(d.edited_payload, d.payload), d.headers,
-    coalesce(l.emitted_at, d.buried_at), coalesce(l.appended_at, d.buried_at), l.producer
-from headrace.dead_letter d
-join headrace.consumer c on c.consumer_id operator(pg_catalog.=) d.consumer_id
-join headrace.topic t on t.topic_id operator(pg_catalog.=) c.topic_id
-left join lateral headrace.read_log(t.topic_id, d.position operator(pg_catalog.-) 1, 1) l on l.position operator(pg_catalog.=) d.position
-where d.dead_letter_id operator(pg_catalog.=) %(dead_letter_id)s;
+-- name: redriven_event
+-- The event of a dead letter, as its handler gets it again. See headrace.redriven_event.
+select {event e} from headrace.redriven_event(%(dead_letter_id)s) e;
 
 -- name: settings
 -- The settings of one consumer, with what became of its condition. Raises HR101 for an unknown topic. Index: consumer_name_unique.

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from headrace.core import ArchiveMismatch, NotFound
 from headrace.db import query
+from headrace.log.archive.parquet import file_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +92,7 @@ def _read_whole_file(file_range: FileRange, columns: Sequence[str]) -> Iterator[
         raise _missing(file_range.path) from None
     except (OSError, pa.ArrowException) as error:
         raise ArchiveMismatch(f"{file_range.path} cannot be read: {error}; restore it from a copy of the archive") from None
-    if file.metadata.num_rows != file_range.until - file_range.first:
+    if file.metadata.num_rows != file_range.until - file_range.first or not set(columns) <= set(file.schema_arrow.names):
         file.close()
         return None
     # Selected again: the reader gives columns in the order of the file.
@@ -112,7 +113,8 @@ def _open_dataset(path: str) -> ds.Dataset:
     import pyarrow.dataset as ds
 
     try:
-        return ds.dataset(path, format="parquet")
+        # With our schema: a file that is older than a column of events has nulls in it.
+        return ds.dataset(path, file_schema(), format="parquet")
     except FileNotFoundError:
         raise _missing(path) from None
 

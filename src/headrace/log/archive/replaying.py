@@ -9,10 +9,10 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from headrace.core import Event, RawJSON
+from headrace.core import Event, RawJSON, StoredEvent
 from headrace.db import Connection
 from headrace.log.archive.reading import RowFilter, StoredRange
-from headrace.log.archive.stored_events import StoredEvent, read_stored_events
+from headrace.log.archive.stored_events import read_stored_events
 from headrace.log.outbox import publish_many
 
 REPLAY_HEADER = "headrace-replay"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from psycopg.rows import class_row
 
-from headrace.core import NotFound, PositionOutOfRange
+from headrace.core import STORED_COLUMNS, NotFound, PositionOutOfRange, StoredEvent
 from headrace.db import Connection, map_database_errors, parse_time, query
 from headrace.log.archive.catalog import find_file_ranges, find_position_at
 from headrace.log.archive.reading import FileRange, RowFilter, StoredRange, read_archive_file
@@ -19,22 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH = 5000
-_COLUMNS = ("position", "event_id", "type", "key", "payload", "headers", "emitted_at", "appended_at", "producer")
-
-
-@dataclass(frozen=True)
-class StoredEvent:
-    """An event in archive or log; payload and headers are JSON text, exactly as stored."""
-
-    position: int
-    event_id: UUID
-    type: str
-    key: str | None
-    payload: str
-    headers: str
-    emitted_at: datetime
-    appended_at: datetime
-    producer: str | None
+_COLUMNS = tuple(column.name for column in STORED_COLUMNS)
 
 
 def find_stored_range(

@@ -23,7 +23,7 @@ from headrace.lang.condition import parse
 from headrace.log.archive import RowFilter, StoredRange, find_stored_range
 from headrace.log.arrow.file_reader import read_file_range
 from headrace.log.arrow.log_reader import LockedRange, lock_range, read_log_range_in_order
-from headrace.log.arrow.selection import EVENT_COLUMNS, PLACE_COLUMNS, Extract, Selection, table_schema
+from headrace.log.arrow.selection import PLACE_COLUMNS, READ_COLUMNS, Extract, Selection, table_schema
 from headrace.observe.reports import table_html
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def read(
     DatabaseUnavailable, PositionOutOfRange, ConditionError, Invalid."""
     targets = _targets(dsn)
     extracts = tuple(Extract.of(name, path) for name, path in (extract or {}).items())
-    names = tuple(columns) if columns is not None else (*EVENT_COLUMNS, *(["shard"] if len(targets) > 1 else []))
+    names = tuple(columns) if columns is not None else (*READ_COLUMNS, *(["shard"] if len(targets) > 1 else []))
     _check_packages()
     table_schema(names, extracts)
     if where is not None:

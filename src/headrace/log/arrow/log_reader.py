@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from headrace.lang.condition import parse, to_postgres
-from headrace.log.archive import FileRange, StoredRange, literal_query
+from headrace.log.archive import FileRange, StoredRange, literal_query, plain_column
 from headrace.log.arrow.selection import Selection
-from headrace.log.arrow.uuids import uuid_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,10 +65,7 @@ def read_log_range(conn: ArrowConnection, span: StoredRange, selection: Selectio
     with conn.cursor() as cursor:
         cursor.execute(read_statement(span, selection))
         for batch in cursor.fetch_record_batch():
-            columns = [column.storage if isinstance(column, pa.ExtensionArray) else column for column in batch.columns]
-            # The server sends ids as bytes: to make text of them costs it a tenth of a read.
-            columns = [uuid_texts(column) if pa.types.is_fixed_size_binary(column.type) else column for column in columns]
-            yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+            yield pa.RecordBatch.from_arrays([plain_column(column) for column in batch.columns], names=batch.schema.names)
 
 
 def read_log_range_in_order(conn: ArrowConnection, span: StoredRange, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.core import Invalid
+from headrace.core import STORED_COLUMNS, Invalid
 from headrace.log.archive import RowFilter, file_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EVENT_COLUMNS = (
-    "position", "type", "key", "payload", "emitted_at", "appended_at", "event_id", "headers", "partition", "producer",
-)  # fmt: skip
+READ_COLUMNS = tuple(column.name for column in STORED_COLUMNS)
 """The columns of an event in log and archive, in the order of a read without `columns`."""
 PLACE_COLUMNS = ("topic", "shard")
 """Columns with one value for a log: nothing reads them."""
@@ -40,7 +38,7 @@ class Extract:
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns to read, of EVENT_COLUMNS, and the rows: those that pass the filter and for which the condition is true."""
+    """The columns to read, of READ_COLUMNS, and the rows: those that pass the filter and for which the condition is true."""
 
     columns: tuple[str, ...]
     extracts: tuple[Extract, ...] = ()
@@ -62,7 +60,7 @@ def table_schema(columns: Sequence[str], extracts: Sequence[Extract] = ()) -> pa
         name: pa.field(name, pa.string(), nullable=False) for name in PLACE_COLUMNS
     }
     if unknown := [name for name in columns if name not in known]:
-        raise Invalid(f"events have no column {', '.join(unknown)}; they have {', '.join((*EVENT_COLUMNS, *PLACE_COLUMNS))}")
+        raise Invalid(f"events have no column {', '.join(unknown)}; they have {', '.join((*READ_COLUMNS, *PLACE_COLUMNS))}")
     if clashes := [extract.name for extract in extracts if extract.name in known]:
         raise Invalid(f"extract names {', '.join(clashes)}, which events have already; choose another name")
     names = [*columns, *(extract.name for extract in extracts)]

@@ -24,16 +24,18 @@ from headrace.drivers import (
     run_steps,
     run_steps_async,
 )
-from headrace.log.outbox.binary_copy import COLUMNS, binary_rows
-from headrace.log.outbox.direct import insert_statement, remember_way
 from headrace.log.outbox.statements import (
+    COPY_COLUMNS,
     COPY_ROUTE,
     PUBLISH,
     PUBLISH_MANY,
     PUBLISH_MANY_STRICT,
     PUBLISH_STRICT,
+    binary_rows,
+    insert_statement,
     json_array,
     publish_parameters,
+    remember_way,
 )
 from headrace.observe.tracing import TracedEvents, is_untraced, switch
 
@@ -145,7 +147,7 @@ def _send(batch: Sequence[ValidatedEvent], namespace: str | None) -> Steps[bool]
     """False, and nothing is sent, if a topic is unknown."""
     topics = list(dict.fromkeys(event.topic for event in batch))
     route: Rows = yield Fetch(COPY_ROUTE, (topics, namespace, _common_digest(batch)))
-    if route and (yield Copy("headrace_internal", "outbox", COLUMNS, binary_rows(batch, topics, route))):
+    if route and (yield Copy("headrace_internal", "outbox", COPY_COLUMNS, binary_rows(batch, topics, route))):
         return True
     rows: Rows = yield Fetch(PUBLISH_MANY, (json_array(batch), namespace))
     return rows != [(0,)]

@@ -4,8 +4,7 @@
 -- Locks: access share. Index: log_position.
 select {columns}
 from (
-    select l.key, l.type, l.payload, l.partition, l.position, l.emitted_at, l.event_id, l.headers, l.appended_at,
-        l.producer{extracts}
+    select {stored l}{extracts}
     from headrace.log l
     where l.topic_id = {topic_id} and l.position >= {first} and l.position < {until}
         and ({types}::text[] is null or l.type = any ({types}::text[]))
@@ -25,7 +24,7 @@ select l.position from headrace.log l where l.topic_id = {topic_id} limit 0
 
 -- name: read
 -- Events of a topic after a position, in order.
-select l.position, l.partition, l.event_id, l.topic, l.type, l.key, l.payload, l.headers, l.emitted_at, l.appended_at, l.producer
+select {event l}
 from headrace.read_log(headrace.topic_id(%(topic)s, %(namespace)s), %(after)s, %(limit)s) l
 order by l.position;
 

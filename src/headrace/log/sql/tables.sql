@@ -138,6 +138,23 @@ create table headrace_internal.log (
     producer    text
 ) partition by list (topic_id);
 
+-- An event as functions return it: its topic, and the columns of the log in their order, so that `l.*` of a log fills it. A new column of
+-- events comes last in the outbox, the log and here: see docs/internals/recipes.md.
+create type headrace.logged_event as (
+    topic       text,
+    position    bigint,
+    appended_at timestamptz,
+    emitted_at  timestamptz,
+    topic_id    integer,
+    partition   integer,
+    event_id    uuid,
+    type        text,
+    key         text,
+    payload     jsonb,
+    headers     jsonb,
+    producer    text
+);
+
 -- Order over the whole topic; its end is the head of the log.
 create index log_position on headrace_internal.log (position);
 

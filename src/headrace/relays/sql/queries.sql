@@ -9,16 +9,19 @@ where r.namespace = headrace.current_namespace(%(namespace)s) and r.relay = %(na
 
 -- name: backtest
 -- The events of a range for which a relay's condition, printed from its tree, is true.
-select l.position, l.partition, l.event_id, %(topic)s::text as topic, l.type, l.key, l.payload, l.headers, l.emitted_at, l.appended_at, l.producer
-from headrace.log l
-cross join lateral (select /* condition */ true as is_wanted) m
-where l.topic_id = headrace.topic_id(%(topic)s, %(namespace)s) and l.position > %(after)s and l.position <= %(upto)s and m.is_wanted
-order by l.position;
+select {event e}
+from (
+    select %(topic)s::text as topic, {stored l}
+    from headrace.log l
+    cross join lateral (select /* condition */ true as is_wanted) m
+    where l.topic_id = headrace.topic_id(%(topic)s, %(namespace)s) and l.position > %(after)s and l.position <= %(upto)s and m.is_wanted
+) e
+order by e.position;
 
 -- name: claim_events
 -- Claims a batch for one version of a relay. No row if the relay has another version by now: its condition belongs to that one.
 -- Locks and indexes: see headrace.claim_events.
-select e.position, e.partition, e.event_id, e.topic, e.type, e.key, e.payload, e.headers, e.emitted_at, e.appended_at, e.producer
+select {event e}
 from (values (%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean, %s::integer, %s::integer))
     p (consumer_id, most, least, wait_s, partitions, alone, relay_id, version)
 join headrace.relay_state r on r.relay_id = p.relay_id and r.version = p.version

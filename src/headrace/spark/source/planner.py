@@ -14,9 +14,9 @@ from typing import TypeVar, cast
 import psycopg
 from pyspark.sql.datasource import InputPartition
 
-from headrace.core import HeadraceError, UnknownTopic
+from headrace.core import HeadraceError, StoredEvent, UnknownTopic
 from headrace.db import Connection, Target, map_database_errors, query
-from headrace.log.archive import StoredEvent, find_file_ranges, find_position_at, read_stored_events_at
+from headrace.log.archive import find_file_ranges, find_position_at, read_stored_events_at
 from headrace.spark.source.bounds import Bound, Positions
 from headrace.spark.source.continuity import LastEvent, LastEvents
 from headrace.spark.source.offsets import Range, positions_of, ranges_between, split_ranges

@@ -15,15 +15,22 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Literal, TypeAlias, cast
-from uuid import UUID
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.core import JSON, LoggedEvent, PositionOutOfRange, RawJSON, decode, encode, map_database_errors, to_cloudevent
+from headrace.core import (
+    JSON,
+    PositionOutOfRange,
+    RawJSON,
+    StoredEvent,
+    decode,
+    encode,
+    map_database_errors,
+    to_cloudevent,
+)
 from headrace.db import Subscription, cancel_tasks, query
 from headrace.web.http.authentication import fits
 from headrace.web.http.databases import LOG_CHANNEL, Database, LookupCache
@@ -77,46 +84,20 @@ def like_pattern(pattern: str) -> str:
 
 
 @dataclass(frozen=True)
-class ReadEvent:
+class ReadEvent(StoredEvent):
     """An event, with payload and headers as JSON text."""
-
-    position: int
-    partition: int
-    id: UUID
-    type: str
-    key: str | None
-    payload: str
-    headers: str
-    emitted_at: datetime
-    appended_at: datetime
-    producer: str | None
 
     @cached_property
     def json(self) -> bytes:
         """The event as an object of JSON, made once for all readers. Digits of the payload are those of the log."""
-        return msgspec.json.encode(
-            {
-                "position": self.position,
-                "partition": self.partition,
-                "id": self.id,
-                "type": self.type,
-                "key": self.key,
-                "payload": msgspec.Raw(self.payload.encode()),
-                "headers": msgspec.Raw(self.headers.encode()),
-                "emitted_at": self.emitted_at,
-                "appended_at": self.appended_at,
-                "producer": self.producer,
-            }
-        )
+        raw = {"payload": msgspec.Raw(self.payload.encode()), "headers": msgspec.Raw(self.headers.encode())}
+        members = (self.values() | raw).items()
+        return msgspec.json.encode({"id" if name == "event_id" else name: value for name, value in members})
 
     def to_cloudevent(self, topic: str) -> str:
         raw: RawJSON = msgspec.Raw(self.payload.encode())
         headers = cast(dict[str, JSON], decode(self.headers))
-        event = LoggedEvent(
-            self.position, self.partition, self.id, topic, self.type, self.key, cast(JSON, raw), headers, self.emitted_at,
-            self.appended_at, self.producer,
-        )  # fmt: skip
-        return to_cloudevent(event)
+        return to_cloudevent(self.to_logged(topic, cast(JSON, raw), headers))
 
 
 @dataclass(frozen=True)

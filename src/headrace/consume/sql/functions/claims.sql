@@ -214,15 +214,12 @@ create or replace function headrace.claim_events(
     p_partitions  integer default 1,
     p_alone       boolean default null,
     p_caller      headrace_internal.caller default current_user
-) returns table (
-    "position" bigint, partition integer, event_id uuid, topic text, type text, key text, payload jsonb, headers jsonb,
-    emitted_at timestamptz, appended_at timestamptz, producer text)
+) returns setof headrace.logged_event
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
-#variable_conflict use_column
 declare
     v_consumer   record;
     -- A cursor and not a query in the loop: that would fetch ten rows, and so check ten partitions, where one is enough.
@@ -240,6 +237,8 @@ declare
     v_is_last    boolean;
     v_is_locked  boolean := false;
     v_is_lost    boolean;
+    -- A row of a claim, which has no event.
+    v_claim      headrace.logged_event;
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, t.topic, headrace_internal.consumer_bound(p_consumer_id, c.topic_id) as bound, c.filter,
@@ -292,15 +291,15 @@ begin
         exit when not found;
         continue when p_alone and not v_next.is_alone;
         if v_next.is_alone and not p_alone then
-            payload := '{"events": 0, "partial": false, "alone": true}';
-            return next;
+            v_claim.payload := '{"events": 0, "partial": false, "alone": true}';
+            return next v_claim;
             continue;
         end if;
         v_is_lost := headrace_internal.is_claim_lost(v_next.claimed_by, v_next.written_by);
         if v_is_lost and v_claimed <> '{}' then
             -- Not in the transaction of a handler.
-            payload := '{"events": 0, "partial": true}';
-            return next;
+            v_claim.payload := '{"events": 0, "partial": true}';
+            return next v_claim;
             continue;
         end if;
         select c.partition, c.position, c.attempts, c.single_to > c.position as is_single into v_cursor
@@ -315,13 +314,13 @@ begin
         -- Looked at again where it was lost a moment ago: another session may have claimed and ended since.
         if v_is_lost and headrace_internal.count_lost_claim(
                 p_consumer_id, v_cursor.partition, v_cursor.position, v_cursor.is_single, p_max) then
-            payload := '{"events": 0, "partial": true}';
-            return next;
+            v_claim.payload := '{"events": 0, "partial": true}';
+            return next v_claim;
             return;
         end if;
         if v_claimed <> '{}' and v_cursor.is_single then
-            payload := '{"events": 0, "partial": true}';
-            return next;
+            v_claim.payload := '{"events": 0, "partial": true}';
+            return next v_claim;
             continue;
         end if;
         v_max := case when v_cursor.is_single then 1 else v_left end;
@@ -337,8 +336,8 @@ begin
                     perform headrace.advance(p_consumer_id, v_cursor.partition, v_upto);
                 end if;
                 if v_has_more then
-                    payload := '{"events": 0, "partial": true}';
-                    return next;
+                    v_claim.payload := '{"events": 0, "partial": true}';
+                    return next v_claim;
                 end if;
                 continue;
             end if;
@@ -358,16 +357,14 @@ begin
         end if;
         if v_consumer.is_small and v_consumer.filter is null and v_cursor.partition < 0 then
             return query
-            select l.position, l.partition, l.event_id, v_consumer.topic, l.type, l.key, l.payload, l.headers, l.emitted_at,
-                l.appended_at, l.producer
+            select v_consumer.topic, l.*
             from headrace_internal.log l
             where l.topic_id = v_consumer.topic_id and l.position > v_cursor.position
                 and l.position <= coalesce(v_upto, 9223372036854775807)
             order by l.position limit v_max;
         elsif v_consumer.is_small and v_consumer.filter is null then
             return query
-            select l.position, l.partition, l.event_id, v_consumer.topic, l.type, l.key, l.payload, l.headers, l.emitted_at,
-                l.appended_at, l.producer
+            select v_consumer.topic, l.*
             from headrace_internal.log l
             where l.topic_id = v_consumer.topic_id and l.partition <= v_cursor.partition
                 and (l.partition, l.position) > (v_cursor.partition, v_cursor.position)
@@ -376,8 +373,7 @@ begin
             order by l.partition, l.position limit v_max;
         else
             return query execute format(
-            'select l.position, l.partition, l.event_id, $1, l.type, l.key, l.payload, l.headers, l.emitted_at, l.appended_at, l.producer '
-            'from %s l where %s%s limit $2', v_consumer.branch, '(' || v_consumer.filter || ') and ',
+            'select $1, l.* from %s l where %s%s limit $2', v_consumer.branch, '(' || v_consumer.filter || ') and ',
             case when v_cursor.partition < 0 then 'l.position > $4 and l.position <= coalesce($5, 9223372036854775807) order by l.position'
                 else 'l.partition <= $3 and (l.partition, l.position) > ($3, $4) '
                     'and l.position <= coalesce($5, (select headrace_internal.consumer_bound($6, $7))) order by l.partition, l.position' end)
@@ -388,12 +384,12 @@ begin
         v_claimed := v_claimed || v_cursor.partition;
         v_left := v_left - v_events;
         v_is_last := cardinality(v_claimed) = p_partitions or v_left < p_min or v_cursor.is_single;
-        position := v_cursor.position;
-        partition := v_cursor.partition;
-        payload := jsonb_build_object(
+        v_claim.position := v_cursor.position;
+        v_claim.partition := v_cursor.partition;
+        v_claim.payload := jsonb_build_object(
             'events', v_events, 'attempts', v_cursor.attempts, 'held', to_jsonb(v_held), 'partial', v_is_last or v_has_more,
             'upto', case when v_consumer.filter is not null and v_events < v_max then v_upto end);
-        return next;
+        return next v_claim;
         exit when v_is_last;
     end loop;
     close v_candidates;
@@ -406,10 +402,8 @@ begin
             and (age(k.xmax) > 0 or headrace_internal.transaction_status(k.xmax) in ('committed', 'aborted'))
         for no key update;
     elsif v_is_locked then
-        position := null;
-        partition := null;
-        payload := '{"events": 0, "partial": false, "locked": true}';
-        return next;
+        v_claim.payload := '{"events": 0, "partial": false, "locked": true}';
+        return next v_claim;
     end if;
 end
 $$;
@@ -436,9 +430,8 @@ begin
     return query
     select c.partition, c.position, c.upto, (c.payload ->> 'events')::integer, (c.payload ->> 'attempts')::integer
     from (
-        select e.partition, e.position, e.event_id, e.payload, lag(e.position) over (order by e.number) as upto
-        from headrace.claim_events(p_consumer_id, p_max, p_min, p_wait_s, p_partitions) with ordinality
-            e ("position", partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer, number)
+        select e.partition, e.position, e.event_id, e.payload, lag(e.position) over (order by e.ordinality) as upto
+        from headrace.claim_events(p_consumer_id, p_max, p_min, p_wait_s, p_partitions) with ordinality e
     ) c
     where c.event_id is null and c.payload ->> 'events' <> '0';
 end

@@ -174,6 +174,43 @@ begin
 end
 $$;
 
+-- The event of a dead letter as its handler gets it again: with the payload as it was edited. What the log has dropped comes from the
+-- letter. Index: dead_letter_pkey; log_position of the topic's own branch, see headrace_internal.next_position.
+create or replace function headrace.redriven_event(p_dead_letter_id bigint, p_caller headrace_internal.caller default current_user)
+returns setof headrace.logged_event
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_letter record;
+    v_event  headrace.logged_event;
+begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'dead letter', p_dead_letter_id);
+    select d.position, d.partition, d.event_id, t.topic_id, t.topic, d.type, d.key, coalesce(d.edited_payload, d.payload) as payload,
+        d.headers, d.buried_at
+    into v_letter
+    from headrace_internal.dead_letter d
+    join headrace_internal.consumer c on c.consumer_id = d.consumer_id
+    join headrace_internal.topic t on t.topic_id = c.topic_id
+    where d.dead_letter_id = p_dead_letter_id;
+    if not found then
+        return;
+    end if;
+    execute format('select $1, l.* from headrace_internal.%I l where l.position = $2', 'log_' || v_letter.topic_id)
+    into v_event using v_letter.topic, v_letter.position;
+    v_event.topic := v_letter.topic;
+    v_event.position := v_letter.position;
+    v_event.partition := v_letter.partition;
+    v_event.event_id := v_letter.event_id;
+    v_event.type := v_letter.type;
+    v_event.key := v_letter.key;
+    v_event.payload := v_letter.payload;
+    v_event.headers := v_letter.headers;
+    v_event.emitted_at := coalesce(v_event.emitted_at, v_letter.buried_at);
+    v_event.appended_at := coalesce(v_event.appended_at, v_letter.buried_at);
+    return next v_event;
+end
+$$;
+
 -- Marks dead letters of a consumer to be handled again: all, or one position; the events behind them follow in order. Returns how
 -- many.
 -- Calls: consumer_id, notify.

@@ -51,8 +51,7 @@ order by e.erasure_id desc;
 
 -- name: events
 -- Events of a range of the log, in order, with JSON as text. Index: log_position.
-select l.position, l.event_id, l.type, l.key, l.payload::text as payload, l.headers::text as headers, l.emitted_at, l.appended_at,
-    l.producer
+select {stored l as text}
 from headrace.log l
 where l.topic_id = %(topic_id)s and l.position >= %(first)s and l.position < %(until)s
     and (%(types)s::text[] is null or l.type = any (%(types)s::text[]))
@@ -62,8 +61,7 @@ limit %(limit)s;
 
 -- name: events_at
 -- Events of the log at some positions, with JSON as text. Index: log_position.
-select l.position, l.event_id, l.type, l.key, l.payload::text as payload, l.headers::text as headers, l.emitted_at, l.appended_at,
-    l.producer
+select {stored l as text}
 from headrace.log l
 where l.topic_id = %(topic_id)s and l.position = any (%(positions)s::bigint[]);
 
@@ -79,8 +77,7 @@ limit 1;
 -- name: file_rows
 -- The rows of one file, in order. Values are written into the text, because ADBC uses binary COPY only without parameters.
 -- Index: log_position.
-select l.position, l.appended_at, l.emitted_at, l.partition, l.event_id::text as event_id, l.type, l.key, l.payload, l.headers,
-    l.producer
+select {stored l}
 from headrace.log l
 where l.topic_id = {topic_id} and l.appended_at >= {first_at}::timestamptz and l.appended_at <= {last_at}::timestamptz
     and l.position >= {first} and l.position <= {last}

@@ -116,9 +116,7 @@ create or replace function headrace.read_log(
     p_after    bigint default 0,
     p_limit    integer default 1000,
     p_caller   headrace_internal.caller default current_user
-) returns table (
-    "position" bigint, partition integer, event_id uuid, topic text, type text, key text, payload jsonb, headers jsonb,
-    emitted_at timestamptz, appended_at timestamptz, producer text)
+) returns setof headrace.logged_event
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -133,8 +131,7 @@ begin
         return;
     end if;
     return query execute format(
-        'select l.position, l.partition, l.event_id, $1, l.type, l.key, l.payload, l.headers, l.emitted_at, l.appended_at, l.producer '
-        'from headrace_internal.%I l where l.position > $2 order by l.position limit $3', 'log_' || p_topic_id)
+        'select $1, l.* from headrace_internal.%I l where l.position > $2 order by l.position limit $3', 'log_' || p_topic_id)
     using v_topic, p_after, p_limit;
 end
 $$;

@@ -8,14 +8,14 @@ from urllib.parse import quote
 from uuid import UUID
 
 from headrace.actions import Attempt, Result, list_attempts, list_results
-from headrace.core import JSON, UnknownEvent
+from headrace.core import JSON, StoredEvent, UnknownEvent
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import Json, Sample, decode_json, explain, parse
-from headrace.log.archive import StoredEvent, find_stored_range, read_stored_events_at
+from headrace.log.archive import find_stored_range, read_stored_events_at
 from headrace.observe.history import EventHistory, RuleEvaluation, event_history
 from headrace.web.console.pages.event_history import HistoryPart, build_tree, timeline
 from headrace.web.console.pages.event_publishing import publish_snippets
-from headrace.web.console.pages.event_search import AnswerText, answer_text, archived_event, clause_rows, exact_json
+from headrace.web.console.pages.event_search import AnswerText, answer_text, clause_rows, exact_json, to_shown
 from headrace.web.console.routes import read
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import Page, View
@@ -205,7 +205,7 @@ def _show_archived(view: View, event_id: UUID) -> Page:
     if topic and position.isascii() and position.isdigit() and len(position) <= 18:
         for shard, stored in view.each_shard(read_event):
             if stored is not None and stored.event_id == event_id:
-                event = archived_event(view, stored)
+                event = to_shown(view, stored, is_archived=True)
                 facts = [("Topic", topic), ("Position", event.position), ("Type", event.type), ("Key", event.key)]
                 facts += [("Emitted", event.emitted_at), ("Appended", event.appended_at), ("Producer", event.producer)]
                 values = {

@@ -17,11 +17,11 @@ from psycopg import sql
 from starlette.responses import Response
 from uuid_utils.compat import uuid7
 
-from headrace.core import JSON, Forbidden, Invalid, InvalidPayload, NotFound, RawJSON, decode, safe_lines
+from headrace.core import JSON, Forbidden, Invalid, InvalidPayload, NotFound, RawJSON, StoredEvent, decode, safe_lines
 from headrace.db import Connection, Shards, Target
 from headrace.definitions import list_event_types
 from headrace.lang.condition import ConditionError, decode_json, parse, to_postgres
-from headrace.log.archive import REPLAY_HEADER, StoredEvent, find_stored_range, read_stored_events_at
+from headrace.log.archive import REPLAY_HEADER, find_stored_range, read_stored_events_at
 from headrace.log.outbox import publish
 from headrace.log.topics import list_topics
 from headrace.web.console.pages.event_search import Query, exact_json

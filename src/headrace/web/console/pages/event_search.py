@@ -11,12 +11,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from time import monotonic
 from typing import Any, cast
-from uuid import UUID
 
 import msgspec
 from psycopg.rows import class_row
 
-from headrace.core import JSON, safe_json
+from headrace.core import JSON, StoredEvent, safe_json
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import (
     ClauseValue,
@@ -29,7 +28,7 @@ from headrace.lang.condition import (
     parse,
     to_python,
 )
-from headrace.log.archive import RowFilter, StoredEvent, StoredRange, find_position_at, read_stored_events
+from headrace.log.archive import RowFilter, StoredRange, find_position_at, read_stored_events
 from headrace.web.console.tables import Row
 from headrace.web.console.view import View
 
@@ -86,22 +85,6 @@ class Query:
 
 
 @dataclass(frozen=True)
-class StoredRow:
-    """An event as it is stored; payload and headers are JSON text. `partition` is not known of an archived event."""
-
-    position: int
-    partition: int | None
-    event_id: UUID
-    type: str
-    key: str | None
-    payload: str
-    headers: str
-    emitted_at: datetime
-    appended_at: datetime
-    producer: str | None
-
-
-@dataclass(frozen=True)
 class EventFilter:
     """Which events a page shows."""
 
@@ -113,25 +96,13 @@ class EventFilter:
 
 
 @dataclass(frozen=True)
-class ShownEvent:
+class ShownEvent(StoredEvent[Json, Mapping[str, Json]]):
     """An event in a page. Payload and headers are exact, and without the fields that the person must not see."""
 
-    position: int
-    partition: int | None
-    event_id: UUID
-    type: str
-    key: str | None
-    payload: Json
-    headers: Mapping[str, Json]
-    emitted_at: datetime
-    appended_at: datetime
-    producer: str | None
+    is_archived: bool = False
+    """True for an event that comes from the archive."""
     answer: bool | None = None
     """Of the condition; None for unknown."""
-
-    @property
-    def is_archived(self) -> bool:
-        return self.partition is None
 
     @property
     def sample(self) -> Sample:
@@ -219,7 +190,7 @@ class EventReader:
         self._windows += 1
         return part.first if descending else part.until
 
-    def _log_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredRow]]:
+    def _log_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredEvent]]:
         """Rows in small steps first: an event may have 1 MB."""
         statement = query("web/console/events_backward" if descending else "web/console/events_forward")
         parameters = {
@@ -229,7 +200,7 @@ class EventReader:
             "types": list(self._filter.types) or None,
             "key": self._filter.key,
         }
-        with map_database_errors(), self._conn.cursor("events", row_factory=class_row(StoredRow)) as cursor:
+        with map_database_errors(), self._conn.cursor("events", row_factory=class_row(StoredEvent)) as cursor:
             started = monotonic()
             cursor.execute(statement, parameters)
             size = 10
@@ -244,15 +215,15 @@ class EventReader:
                 size = max(1, min(size * 10, FETCH_MAX, int(FETCH_BYTES * len(rows) / (row_bytes + 1))))
                 started = monotonic()
 
-    def _archived_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredRow]]:
+    def _archived_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredEvent]]:
         keys = (self._filter.key,) if self._filter.key is not None else None
         rows = RowFilter(types=self._filter.types or None, keys=keys)
-        batches = ([_archived_row(event) for event in batch] for batch in read_stored_events(self._conn, part, rows=rows))
+        batches = read_stored_events(self._conn, part, rows=rows)
         # Files are read forwards; a window of them fits in memory.
         yield from ([[row for batch in list(batches)[::-1] for row in batch[::-1]]] if descending else batches)
 
-    def _show(self, row: StoredRow) -> ShownEvent | None:
-        event = to_shown(self._view, row)
+    def _show(self, row: StoredEvent) -> ShownEvent | None:
+        event = to_shown(self._view, row, is_archived=row.position < self._span.log_first)
         if self._evaluate is None:
             return event
         # Over the payload without hidden fields: a condition must not tell what is in them.
@@ -260,22 +231,12 @@ class EventReader:
         return replace(event, answer=answer) if answer is True or self._filter.with_others else None
 
 
-def _archived_row(event: StoredEvent) -> StoredRow:
-    values = {name: getattr(event, name) for name in StoredEvent.__dataclass_fields__}
-    return StoredRow(partition=None, **values)
-
-
-def to_shown(view: View, row: StoredRow) -> ShownEvent:
+def to_shown(view: View, row: StoredEvent, *, is_archived: bool) -> ShownEvent:
     """A stored event with exact numbers, masked for the person."""
     payload = cast(Json, view.mask(cast(JSON, decode_json(row.payload))))
     headers = decode_json(row.headers)
-    values = {name: getattr(row, name) for name in StoredRow.__dataclass_fields__}
-    return ShownEvent(**{**values, "payload": payload, "headers": headers if isinstance(headers, dict) else {}})
-
-
-def archived_event(view: View, event: StoredEvent) -> ShownEvent:
-    """An event of read_stored_events_at, as a page shows it."""
-    return to_shown(view, _archived_row(event))
+    masked = {"payload": payload, "headers": headers if isinstance(headers, dict) else {}}
+    return ShownEvent(**(row.values() | masked), is_archived=is_archived)
 
 
 def position_at(conn: Connection, span: StoredRange, at: datetime) -> int:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
-from headrace.core import HeadraceError, Invalid
+from headrace.core import STORED_COLUMNS, HeadraceError, Invalid
 from headrace.db import Connection, parse_time
 from headrace.definitions import list_event_types
 from headrace.lang.condition import explain, parse
@@ -166,13 +166,12 @@ def _merge(parts: Sequence[ShardPart], words: Query) -> list[tuple[str, ShownEve
 
 
 def _columns(rows: EventFilter) -> tuple[Column, ...]:
-    names = ("position", "partition", "event_id", "appended_at", "type", "key", "payload", "headers", "emitted_at", "producer")
+    names = (column.name for column in STORED_COLUMNS)
     return tuple(Column(name) for name in (*names, *(("answer",) if rows.condition else ())))
 
 
 def _export_row(shard: str, event: ShownEvent) -> Row:
-    names = ("position", "partition", "event_id", "type", "key", "payload", "headers", "emitted_at", "appended_at", "producer")
-    return {"shard": shard, **{name: getattr(event, name) for name in names}, "answer": event.answer}
+    return {"shard": shard, **event.values(), "answer": event.answer}
 
 
 def _row(view: View, words: Query, rows: EventFilter, shard: str, event: ShownEvent) -> Row:

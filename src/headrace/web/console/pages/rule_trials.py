@@ -24,9 +24,9 @@ from headrace.web.console.pages.event_search import (
     EventReader,
     ShownEvent,
     answer_text,
-    archived_event,
     failing_clause,
     position_at,
+    to_shown,
 )
 from headrace.web.console.site import Site
 from headrace.web.console.tables import Column, Row, Table
@@ -237,7 +237,7 @@ class _Run:
         with self._view.reading(target) as conn:
             for batch in read_stored_events(conn, part, rows=rows):
                 for stored in batch:
-                    self._try(target, archived_event(self._view, stored))
+                    self._try(target, to_shown(self._view, stored, is_archived=True))
 
     def _try(self, target: Target, event: ShownEvent) -> None:
         # Over the payload without hidden fields: a condition must not tell what is in them.

@@ -17,8 +17,7 @@ order by h.hook;
 -- Events of a topic after a position, in order, whose type fits one of the patterns and whose key is the given one, with JSON as
 -- text so that no digit is lost. Every row has the oldest and the newest position of the log, and how many events there were before
 -- the limit of bytes; without events there is one row. Index: log_position. A rare type reads a limited number of rows.
-select h.oldest, h.newest, e.events, e.position, e.partition, e.event_id, e.type, e.key, e.payload::text as payload,
-    e.headers::text as headers, e.emitted_at, e.appended_at, e.producer
+select h.oldest, h.newest, e.events, {stored e as text}
 from (
     -- By functions: an order by position does not pass through the view of the log to its index.
     select case when l.position is not null then t.dropped_to + 1 end as oldest, l.position as newest
@@ -27,12 +26,12 @@ from (
     left join lateral headrace.log_head(w.topic_id) l on true
 ) h
 left join lateral (
-    select p.position, p.partition, p.event_id, p.type, p.key, p.payload, p.headers, p.emitted_at, p.appended_at, p.producer,
+    select {stored p},
         count(*) over () as events,
         -- By the stored size, which is known without reading the payload. The first event always fits.
         coalesce(sum(pg_column_size(p.payload)) over (order by p.position rows between unbounded preceding and 1 preceding), 0) as bytes_before
     from (
-        select l.position, l.partition, l.event_id, l.type, l.key, l.payload, l.headers, l.emitted_at, l.appended_at, l.producer
+        select {stored l}
         -- The same snapshot as above: nothing newer is visible.
         from headrace.read_log(%(topic_id)s, %(after)s,
             case when %(types)s::text[] is null and %(granted_types)s::text[] is null and %(key)s::text is null

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 import pytest
 
-from headrace.log.arrow.uuids import uuid_texts
+from headrace.log.archive.parquet import uuid_texts
 
 IDS = [UUID(int=0), UUID(int=2**128 - 1), UUID("0190b5e7-4b1c-7a00-8f00-00000000000f"), *(uuid4() for _ in range(50))]
 
