@@ -80,8 +80,8 @@ def _state_after_output(_node: str) -> None:
     async def write_later(_conn: AsyncConnection, correlator_id: int, instances: Sequence[Any]) -> None:
         pending[correlator_id] = instances
 
-    async def step_once(self: CorrelatorEngine, watched: Any, *, most: int | None = None) -> Any:
-        result = await original_step(self, watched, most=most)
+    async def step_once(self: CorrelatorEngine, watched: Any, *, limit: int | None = None) -> Any:
+        result = await original_step(self, watched, limit=limit)
         if (instances := pending.pop(watched.correlator_id, None)) and next(transactions) % 3:
             async with self._pool.connection() as conn:
                 await original_write(conn, watched.correlator_id, instances)

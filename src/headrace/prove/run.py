@@ -95,7 +95,7 @@ class Options:
     fault_scale: float = 1.0
     """Factor on how long a fault lasts: below 1 for a short run."""
     lease_s: float = LEASE_S
-    """How long a node holds an action without a sign of life."""
+    """How long a node holds an action without a heartbeat."""
 
 
 @dataclass(frozen=True)

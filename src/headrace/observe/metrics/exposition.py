@@ -62,12 +62,12 @@ def _histogram(durations: Durations) -> Metric:
     return metric
 
 
-def limit_histograms(durations: Durations, *, most: int = SERIES_MAX // 16) -> Durations:
-    """The histograms; those beyond `most` in one with the label value `other`. A histogram has a series for each bucket."""
-    if len(durations) <= most:
+def limit_histograms(durations: Durations, *, series_max: int = SERIES_MAX // 16) -> Durations:
+    """The histograms; those beyond `series_max` in one with the label value `other`. A histogram has a series for each bucket."""
+    if len(durations) <= series_max:
         return durations
     named: Sequence[tuple[tuple[str, ...], DurationHistogram]] = list(durations.items())
     rest = DurationHistogram()
-    for _, histogram in named[most:]:
+    for _, histogram in named[series_max:]:
         rest.add(histogram)
-    return {**dict(named[:most]), (OTHER,) * len(_DURATIONS.labels): rest}
+    return {**dict(named[:series_max]), (OTHER,) * len(_DURATIONS.labels): rest}

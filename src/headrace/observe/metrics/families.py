@@ -106,11 +106,11 @@ class Sample:
     value: float
 
 
-def limit_series(family: Family, samples: Iterable[Sample], *, most: int = SERIES_MAX) -> Sequence[Sample]:
-    """The samples of one family; those beyond `most` are combined into one with the label value `other`."""
+def limit_series(family: Family, samples: Iterable[Sample], *, series_max: int = SERIES_MAX) -> Sequence[Sample]:
+    """The samples of one family; those beyond `series_max` are combined into one with the label value `other`."""
     samples = list(samples)
-    if len(samples) <= most:
+    if len(samples) <= series_max:
         return samples
-    values = [sample.value for sample in samples[most:]]
+    values = [sample.value for sample in samples[series_max:]]
     rest = {"sum": sum(values), "max": max(values), "min": min(values)}[family.rest]
-    return [*samples[:most], Sample(family, (OTHER,) * len(family.labels), rest)]
+    return [*samples[:series_max], Sample(family, (OTHER,) * len(family.labels), rest)]

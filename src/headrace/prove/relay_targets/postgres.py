@@ -55,9 +55,9 @@ class PostgresTarget(RelayTarget):
     def options(self) -> dict[str, JSON]:
         parts = conninfo_to_dict(self._server.dsn())
         address: dict[str, JSON] = {"host": "127.0.0.1", "port": self.proxy.port, "dbname": str(parts["dbname"])}
-        return address | {"user": str(parts["user"])} | self._place()
+        return address | {"user": str(parts["user"])} | self._table_options()
 
-    def _place(self) -> dict[str, JSON]:
+    def _table_options(self) -> dict[str, JSON]:
         return {"table": f"public.{COPY}", "columns": ["partition", "position", "event_id"]}
 
     def more_fields(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class HeadraceTarget(PostgresTarget):
         migrate(conn)
         create_topic(conn, ORDERS, partitions=PARTITIONS)
 
-    def _place(self) -> dict[str, JSON]:
+    def _table_options(self) -> dict[str, JSON]:
         return {"topic": ORDERS}
 
     async def read(self) -> list[RelayedEvent]:
