@@ -114,7 +114,7 @@ begin
 end
 $$;
 
--- Buries actions that have been due for p_grace_s and that no node handles which was alive within 90 seconds (a node that has just
+-- Buries actions that have been due for p_grace_s and that no live node handles: its heartbeat is older than 90 seconds (a node that has just
 -- stopped counts: it may be restarting). Paused actions are held instead. Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
 -- Calls: hold_paused_actions, queue_of, bury_actions.

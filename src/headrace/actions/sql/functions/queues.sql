@@ -1,10 +1,10 @@
--- The name of a namespace's action queue in pgmq: hr_<number of the namespace>. The catalog shows table names to every role, so they
+-- Returns the name of a namespace's action queue in pgmq: hr_<number of the namespace>. The catalog shows table names to every role, so they
 -- must not contain the name of a namespace; 'default' is no secret.
 create or replace function headrace_internal.queue_for(p_namespace text, p_namespace_id integer) returns text
 language sql immutable
 return case when p_namespace = 'default' then 'hr_default' else 'hr_' || p_namespace_id end;
 
--- The name of a namespace's action queue in pgmq. Raises HR131 if there is no such namespace. Index: namespace_pkey.
+-- Returns the name of a namespace's action queue in pgmq. Raises HR131 if there is no such namespace. Index: namespace_pkey.
 -- Calls: queue_for, namespace_exists.
 create or replace function headrace_internal.queue_of(p_namespace text) returns text
 language plpgsql stable
@@ -21,7 +21,7 @@ begin
 end
 $$;
 
--- The name of the queue in pgmq that holds the dead letters of an action queue: hrd_… for hr_…. The prefixes differ, so that no
+-- Returns the name of the queue in pgmq that holds the dead letters of an action queue: hrd_… for hr_…. The prefixes differ, so that no
 -- namespace's dead letters are another one's actions.
 create or replace function headrace_internal.dead_letter_queue(p_queue text) returns text
 language sql immutable
@@ -93,7 +93,7 @@ begin
 end
 $$;
 
--- The name of a namespace's action queue in pgmq, for the owner's own queries. Takes any level.
+-- Returns the name of a namespace's action queue in pgmq, for the owner's own queries. Takes any level.
 -- Calls: queue_of.
 create or replace function headrace.queue_name(
     p_namespace text default null, p_caller headrace_internal.caller default current_user
@@ -107,7 +107,7 @@ begin
 end
 $$;
 
--- The tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both; none without a queue.
+-- Returns the tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both; none without a queue.
 -- Calls: queue_of, dead_letter_queue.
 create or replace function headrace_internal.queue_tables(p_namespace text) returns setof regclass
 language sql stable

@@ -1,4 +1,4 @@
--- The functions a level may call ('any': every level). All others are the owner's: sequencing, maintenance, planning, grants.
+-- Returns the functions a level may call ('any': every level). All others are the owner's: sequencing, maintenance, planning, grants.
 -- Of schema headrace_internal only those that views and triggers call, which no role can name.
 -- Calls: level_includes.
 create or replace function headrace_internal.level_functions(p_level text) returns setof text
@@ -138,7 +138,7 @@ begin
 end
 $$;
 
--- The role of a name; raises HR132 if it does not exist.
+-- Returns the role of a name; raises HR132 if it does not exist.
 create or replace function headrace_internal.existing_role(p_role text) returns regrole
 language plpgsql stable
 as $$

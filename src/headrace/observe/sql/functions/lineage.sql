@@ -1,4 +1,4 @@
--- The topics that have lineage, also dropped ones. Indexes: firing_position, correlation_position, correlation_timer, in steps
+-- Returns the topics that have lineage, also dropped ones. Indexes: firing_position, correlation_position, correlation_timer, in steps
 -- from one topic to the next, whatever the statistics say.
 create or replace function headrace_internal.lineage_topics() returns setof integer
 language plpgsql stable

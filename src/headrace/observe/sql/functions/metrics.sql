@@ -235,7 +235,7 @@ as $$
     group by n.namespace, n.name
 $$;
 
--- All numbers of the database that a node shows as metrics, in the namespaces where the caller holds the level consume: the name of the
+-- Returns all numbers of the database that a node shows as metrics, in the namespaces where the caller holds the level consume: the name of the
 -- metric, the values of its labels in the order of headrace.observe.metrics.FAMILIES, and the value.
 -- Nothing is counted that grows with the log: positions have no gaps, so a count is a difference. Queues, dead letters and the outbox
 -- are counted up to a bound, see headrace_internal.metrics_of_queues and the functions beside it.

@@ -27,7 +27,7 @@ begin
     end if;
     select k.* into v_first from headrace_internal.idempotency_key k where k.token_id = p_token_id and k.digest = p_digest;
     if v_first.request_digest is distinct from p_request_digest then
-        raise exception 'this Idempotency-Key came with another request before'
+        raise exception 'this Idempotency-Key was already used for another request'
             using errcode = 'HR262', hint = 'Use a new key for every request; repeat a key only with the same content.';
     end if;
     return v_first.event_ids;
