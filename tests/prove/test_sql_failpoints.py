@@ -103,7 +103,7 @@ NOT_REACHED_MAX = {
 CLAIMED_ACTION = "select headrace.send_action('work'); update pgmq.q_hr_default set read_ct = 1"
 FACTS = """
 select (select count(*) from headrace.outbox), (select count(*) from headrace.log), (select count(*) from headrace.firing),
-    (select count(*) from headrace.dead_letter), (select count(*) from pgmq.q_hr_default),
+    (select count(*) from headrace.event_dead_letter), (select count(*) from pgmq.q_hr_default),
     (select count(*) from pgmq.q_hrd_default), (select count(*) from headrace.action_result),
     (select count(*) from headrace.schedule_tick), (select sum(position) from headrace.cursor),
     (select count(*) from headrace.correlation), (select count(*) from headrace_internal.spark_batch)

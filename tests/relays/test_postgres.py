@@ -133,7 +133,7 @@ async def test_a_rejected_row_is_a_dead_letter_and_redriven_exactly_once(
         async with node(database):
             await settled(conn, "copy")
             assert [row[0] for row in copied(there)] == [n for n in range(1, 21) if n != 13]
-            [(error,)] = conn.execute("select error from headrace.dead_letters").fetchall()
+            [(error,)] = conn.execute("select error from headrace.dead_letter").fetchall()
             assert "copy_n_check" in error
             there.execute("alter table public.copy drop constraint copy_n_check")
             conn.execute("select headrace.redrive('orders', 'relay.copy')")

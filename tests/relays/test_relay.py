@@ -206,7 +206,7 @@ async def test_the_cursor_passes_what_does_not_match_also_behind_a_dead_letter(
         conn.execute("select headrace.redrive('orders', 'relay.hook')")
         await receiver.wait(5)
         async with asyncio.timeout(20):
-            while conn.execute("select count(*) from headrace.dead_letter where state in ('behind', 'redrive')").fetchone() != (
+            while conn.execute("select count(*) from headrace.event_dead_letter where state in ('behind', 'redrive')").fetchone() != (
                 0,
             ):
                 await asyncio.sleep(0.02)

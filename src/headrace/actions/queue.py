@@ -119,7 +119,7 @@ class Queue:
 
     async def set_asleep(self, asleep: bool) -> None:
         """Tells senders whether the queue's workers sleep, so that a new action needs a notification."""
-        await fetch_value_async(self._leases, f"select headrace.rest_queue(%s, %s){_NO_WAIT}", (asleep, self.namespace))
+        await fetch_value_async(self._leases, f"select headrace.set_queue_asleep(%s, %s){_NO_WAIT}", (asleep, self.namespace))
 
     async def is_empty(self) -> bool:
         """True if no action waits, is delayed or is being handled by any node."""

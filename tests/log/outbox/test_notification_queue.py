@@ -49,7 +49,7 @@ def test_full_notification_queue_fails_no_publisher_and_no_sequencer() -> None:
                 conn.execute("insert into headrace.rule (rule, topic, event_type, action) values ('r', 'orders', 'placed', 'A')")
                 conn.execute("select headrace.send_action('A')")
                 drain(conn)
-                assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("poll",)
+                assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("poll",)
                 assert [event.payload for event in read_log(conn, "orders")] == [1]
                 assert usage(conn) > 0.5
                 assert {check: level for check, level, *_ in check_server(conn)}["notifications"] == "warning"

@@ -28,7 +28,7 @@ select 'event' as kind, concat_ws('/', t.topic, c.consumer, d.position) as id, t
     d.edited_payload is not null as edited, d.payload as original_payload, d.state,
     d.reason, d.error, d.error_group, d.traceback, d.attempts, d.buried_at,
     null::timestamptz as redriven_at, null::jsonb as envelope, d.partition, d.position, d.headers
-from headrace.dead_letter d
+from headrace.event_dead_letter d
 join headrace.consumer c on c.consumer_id = d.consumer_id
 join headrace.topic t on t.topic_id = c.topic_id
 where t.namespace = headrace.current_namespace(%(namespace)s)
@@ -49,7 +49,7 @@ select 'event', e.source, null, e.reason, e.error_group, count(*), min(e.buried_
     concat_ws('/', e.source, max(e.position))
 from (
     select t.topic || '/' || c.consumer as source, d.reason, d.error_group, d.buried_at, d.position
-    from headrace.dead_letter d
+    from headrace.event_dead_letter d
     join headrace.consumer c on c.consumer_id = d.consumer_id
     join headrace.topic t on t.topic_id = c.topic_id
     where t.namespace = headrace.current_namespace(%(namespace)s) and d.state in ('dead', 'behind', 'redrive')) e

@@ -29,7 +29,7 @@ select c.consumer, u.position, coalesce(nodes.nodes, 0) as nodes, u.error, u.ret
         when nodes.nodes = 0 then 'idle' when u.retry_at is not null then 'retrying' else 'waiting' end as state
 from headrace.consumer c
 join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition in (-1, %(partition)s)
-left join headrace.dead_letter d on d.consumer_id = c.consumer_id and d.position = %(position)s::bigint
+left join headrace.event_dead_letter d on d.consumer_id = c.consumer_id and d.position = %(position)s::bigint
 cross join lateral (
     select count(*) as nodes from headrace.node_state n
     where n.state = 'alive' and n.namespace = %(namespace)s and n.consumers @> array[%(topic)s::text || '/' || c.consumer]

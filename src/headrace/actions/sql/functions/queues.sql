@@ -76,7 +76,7 @@ $$;
 
 -- Creates and drops the queues of a namespace together with it.
 -- Calls: create_queue, queue_for, dead_letter_queue.
-create or replace function headrace_internal.follow_namespace() returns trigger
+create or replace function headrace_internal.sync_namespace_queues() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -137,7 +137,7 @@ $$;
 
 -- Records whether the idle nodes of a namespace wait for a notification (p_asleep). Writes only when that changes.
 -- Locks: the queue's row, skip locked: another node is writing the same.
-create or replace function headrace.rest_queue(
+create or replace function headrace.set_queue_asleep(
     p_asleep boolean, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -175,7 +175,7 @@ $$;
 
 -- A namespace has its queues from its first moment, also the one that is created with the tables.
 create or replace trigger namespace_queues after insert or delete on headrace_internal.namespace
-for each row execute function headrace_internal.follow_namespace();
+for each row execute function headrace_internal.sync_namespace_queues();
 
 select headrace_internal.create_queue(n.namespace) from headrace_internal.namespace n
 where not exists (select from headrace_internal.queue q where q.namespace = n.namespace);

@@ -310,7 +310,7 @@ $$;
 -- Locks: topic rows, no key update, skip locked.
 -- Indexes: log_position backwards and outbox_order, one probe per topic that is awake, whatever the statistics say.
 -- Calls: read_head, may_notify.
-create or replace function headrace_internal.sequencer_rest(p_idle_s double precision) returns text
+create or replace function headrace_internal.mark_idle_topics(p_idle_s double precision) returns text
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
