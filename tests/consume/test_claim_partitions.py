@@ -11,7 +11,7 @@ import pytest
 from headrace.consume import Batch, Consumer, Failure, consumer_lag
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection
-from headrace.prove.functions import function_definition
+from headrace.prove.bugs import function_definition
 from tests.builders import drain, fill, publish, topic, wait_until
 from tests.consume.conftest import Start, run_dry
 

@@ -15,7 +15,8 @@ from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Server, Target, connect
 from headrace.log.topics import create_topic, read_log
-from headrace.prove.functions import FUNCTIONS, add_failpoints, armed_failpoint, count_statements, function_definition
+from headrace.prove.bugs import function_definition
+from headrace.prove.faults.crashes import FUNCTIONS, add_failpoints, armed_failpoint, count_statements
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.rules.conftest import correlating, reacting

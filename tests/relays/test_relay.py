@@ -206,9 +206,9 @@ async def test_the_cursor_passes_what_does_not_match_also_behind_a_dead_letter(
         conn.execute("select headrace.redrive('orders', 'relay.hook')")
         await receiver.wait(5)
         async with asyncio.timeout(20):
-            while conn.execute("select count(*) from headrace.event_dead_letter where state in ('behind', 'redrive')").fetchone() != (
-                0,
-            ):
+            while conn.execute(
+                "select count(*) from headrace.event_dead_letter where state in ('behind', 'redrive')"
+            ).fetchone() != (0,):
                 await asyncio.sleep(0.02)
     assert receiver.values == [21, 23, 25, 27, 29], "in order, and only what meets the condition"
 

@@ -25,8 +25,7 @@ from headrace.prove.evidence import Completed, History, Invoked, SentEvent, now
 from headrace.prove.processes import MAIN, ProcessConfig, Processes, shard_name
 from headrace.prove.processes.node import NAMES
 from headrace.prove.proxy import Proxy
-from headrace.prove.relay_targets import running_targets
-from headrace.prove.relay_targets.target import RelayTarget
+from headrace.prove.relay_targets import RelayTarget, running_targets
 from headrace.relays import create_relay
 
 DATABASE = "headrace_prove"
