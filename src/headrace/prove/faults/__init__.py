@@ -8,13 +8,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import psycopg
 
 from headrace.core import DatabaseUnavailable, Invalid
-from headrace.prove.environment import Environment
+from headrace.prove.environment import Environment, Fault
 from headrace.prove.evidence import FaultRecord, NoEffect, now
 from headrace.prove.faults import crashes, load
 
@@ -57,54 +56,7 @@ def make_plan(
     return tuple(planned)
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A kind of fault. `inject` is a block: the fault lasts while it runs, and is healed at its end."""
-
-    name: str
-    inject: Callable[[Environment, random.Random], AbstractContextManager[str]]
-    what: str
-    needs_own_server: bool = False
-    """Only on a server that the checker started."""
-    opt_in: bool = False
-    """Only if it is named, since it changes where the server's data is."""
-    spark: bool = False
-    """Only if the run has a pipeline."""
-    relays: bool = False
-    """Only if the run has relays to servers of its own."""
-
-
-_ALL = (
-    Fault("kill-producer", crashes.kill_producer, "kill -9 of a producer"),
-    Fault("kill-node", crashes.kill_node, "kill -9 of a node"),
-    Fault("kill-sink", crashes.kill_sink, "kill -9 of the process that writes batches as Spark's driver does"),
-    Fault("kill-spark", crashes.kill_spark, "kill -9 of a pipeline's Spark driver, its JVM and their workers", spark=True),
-    Fault("stop-node", crashes.stop_node, "SIGSTOP of a node for longer than a lease"),
-    Fault("kill-server", crashes.kill_server, "kill -9 of PostgreSQL, and a start", needs_own_server=True),
-    Fault("shard-down", crashes.shard_down, "kill -9 of one shard of two, down for seconds", needs_own_server=True),
-    Fault("restart-server", crashes.restart_server, "restart of PostgreSQL", needs_own_server=True),
-    Fault("kill-backends", crashes.kill_backends, "sessions ended by pg_terminate_backend"),
-    Fault("exhaust", crashes.exhaust_connections, "max_connections used up by idle connections", needs_own_server=True),
-    Fault("clock", crashes.shift_clock, "another time in one node's sessions"),
-    Fault("failpoint", crashes.failpoint, "a node that dies at a named statement, at its n-th execution"),
-    Fault("step", crashes.sql_failpoint, "a session that dies inside a function, before a statement, at its n-th execution"),
-    Fault(
-        "disk-full", crashes.disk_full, "a full disk; needs the right to mount one in memory", needs_own_server=True, opt_in=True
-    ),
-    Fault("cut", load.cut, "every connection cut, and new ones rejected for a while"),
-    Fault("blackhole", load.blackhole, "connections that stay open and swallow everything for longer than a lease"),
-    Fault("kill-target", load.kill_target, "kill -9 of a server that a relay delivers to, and a start", relays=True),
-    Fault("cut-target", load.cut_target, "connections of a relay cut, and new ones rejected for a while", relays=True),
-    Fault("delay", load.delay, "connections delayed in both directions"),
-    Fault("open-transaction", load.open_transaction, "a transaction that has published and stays open"),
-    Fault("poison", load.poison, "events on which every handler fails"),
-    Fault("slow-consumer", load.slow_consumer, "a slow consumer"),
-    Fault("retention", load.retention, "retention while a consumer is behind"),
-    Fault("erase", load.erase_people, "the data of keys erased while nodes work on it"),
-    Fault("tenant", load.hostile_tenant, "a role of another namespace that sends random statements"),
-    Fault("migrate", load.migrate_again, "every function applied again under load"),
-)
-FAULTS = {fault.name: fault for fault in _ALL}
+FAULTS = {fault.name: fault for module in (crashes, load) for fault in vars(module).values() if isinstance(fault, Fault)}
 
 
 def select_faults(names: Sequence[str] | None, *, own_server: bool, spark: bool = False, relays: bool = False) -> tuple[str, ...]:

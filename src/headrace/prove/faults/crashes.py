@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.db import Connection, Server, query
 from headrace.prove.bugs import function_definition
-from headrace.prove.environment import Environment
+from headrace.prove.environment import Environment, fault
 from headrace.prove.evidence import NoEffect
 from headrace.prove.faults.load import publish_poison
 
@@ -31,22 +31,22 @@ STATEMENT_HITS_MAX = {"trim-outbox": 3, "run-schedule": 4, "fail": 3}
 """Statements that a node executes only this often in the time; other ones 8 times and more."""
 
 
-@contextmanager
+@fault("kill-producer", "kill -9 of a producer")
 def kill_producer(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _kill(environment, draw, "producer")
 
 
-@contextmanager
+@fault("kill-node", "kill -9 of a node")
 def kill_node(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _kill(environment, draw, "node")
 
 
-@contextmanager
+@fault("kill-sink", "kill -9 of the process that writes batches as Spark's driver does")
 def kill_sink(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _kill(environment, draw, "sink")
 
 
-@contextmanager
+@fault("kill-spark", "kill -9 of a pipeline's Spark driver, its JVM and their workers", spark=True)
 def kill_spark(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Kills the driver, its JVM and their workers at once: none is left to finish a batch. Waits until a cursor has moved,
     so that the kill hits a pipeline at work and not one that starts."""
@@ -72,7 +72,7 @@ def _kill(environment: Environment, draw: random.Random, role: str) -> Iterator[
     environment.processes.start(name)
 
 
-@contextmanager
+@fault("stop-node", "SIGSTOP of a node for longer than a lease")
 def stop_node(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Stops a node for longer than a lease: when it continues, it does not know that others hold its actions now."""
     name = draw.choice(environment.processes.of_role("node"))
@@ -85,7 +85,7 @@ def stop_node(environment: Environment, draw: random.Random) -> Iterator[str]:
         environment.processes.signal(name, signal.SIGCONT)
 
 
-@contextmanager
+@fault("clock", "another time in one node's sessions")
 def shift_clock(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Gives one node's sessions another time."""
     name, shift_s = draw.choice(environment.processes.of_role("node")), draw.choice(CLOCK_SHIFTS_S)
@@ -100,7 +100,7 @@ def shift_clock(environment: Environment, draw: random.Random) -> Iterator[str]:
         environment.processes.start(name)
 
 
-@contextmanager
+@fault("failpoint", "a node that dies at a named statement, at its n-th execution")
 def failpoint(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Lets a node die before or after a statement of its loops, at the n-th execution."""
     processes = environment.processes
@@ -203,14 +203,14 @@ NEEDS_POISON = frozenset({"fail", "bury_actions"})
 """Functions that are called only after a final failure."""
 
 
-@contextmanager
+@fault("kill-server", "kill -9 of PostgreSQL, and a start", needs_own_server=True)
 def kill_server(environment: Environment, draw: random.Random) -> Iterator[str]:
     """kill -9 of PostgreSQL with all its backends."""
     assert environment.server is not None
     yield from _take_down(environment.server, environment.server.kill, draw.uniform(*DOWN_S), "kill -9")
 
 
-@contextmanager
+@fault("shard-down", "kill -9 of one shard of two, down for seconds", needs_own_server=True)
 def shard_down(environment: Environment, draw: random.Random) -> Iterator[str]:
     """kill -9 of the second shard's PostgreSQL, and a start after seconds."""
     server = environment.second_server
@@ -218,7 +218,7 @@ def shard_down(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _take_down(server, server.kill, draw.uniform(*SHARD_DOWN_S), "kill -9 of the second shard")
 
 
-@contextmanager
+@fault("restart-server", "restart of PostgreSQL", needs_own_server=True)
 def restart_server(environment: Environment, draw: random.Random) -> Iterator[str]:
     assert environment.server is not None
     yield from _take_down(environment.server, environment.server.stop, draw.uniform(*DOWN_S), "stop, start")
@@ -233,7 +233,7 @@ def _take_down(server: Server, stop: Callable[[], None], down_s: float, detail: 
         server.start()
 
 
-@contextmanager
+@fault("kill-backends", "sessions ended by pg_terminate_backend")
 def kill_backends(environment: Environment, draw: random.Random) -> Iterator[str]:
     count = 0
     with environment.connect() as conn:
@@ -248,7 +248,7 @@ def kill_backends(environment: Environment, draw: random.Random) -> Iterator[str
     yield f"{count} sessions"
 
 
-@contextmanager
+@fault("exhaust", "max_connections used up by idle connections", needs_own_server=True)
 def exhaust_connections(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Opens idle connections until none is left, ends some sessions of the workload, and takes their connections too."""
     idle: list[psycopg.Connection[tuple[object, ...]]] = []
@@ -273,7 +273,7 @@ def exhaust_connections(environment: Environment, draw: random.Random) -> Iterat
             connection.close()
 
 
-@contextmanager
+@fault("step", "a session that dies inside a function, before a statement, at its n-th execution")
 def sql_failpoint(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Lets a session die inside one of the database's functions, before a statement, at its n-th execution."""
     function = draw.choice(FUNCTIONS)
@@ -287,7 +287,7 @@ def sql_failpoint(environment: Environment, draw: random.Random) -> Iterator[str
     yield f"{detail}, died there" if died else NoEffect(f"{detail}, not reached in {FAILPOINT_TIMEOUT_S:.0f} s")
 
 
-@contextmanager
+@fault("disk-full", "a full disk; needs the right to mount one in memory", needs_own_server=True, opt_in=True)
 def disk_full(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Fills the server's disk to the last byte. PostgreSQL may end; it is started again when there is space."""
     assert environment.small_disk is not None and environment.server is not None
