@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.core import DurationHistogram
 from headrace.observe.metrics import Sample, metric_family, render
-from headrace.observe.metrics.exposition import limit_histograms
 from headrace.observe.metrics.families import SERIES_MAX, limit_series
+from headrace.observe.metrics.prometheus import limit_histograms
 
 
 def test_series_beyond_the_maximum_are_combined() -> None:
