@@ -29,6 +29,20 @@ from headrace.lang.condition import ClauseValue, Condition, Sample, decode_json,
 from headrace.observe.tracing import read_trace_context
 from headrace.rules import get_rule
 
+__all__ = [
+    "ActionHistory",
+    "ActionOverview",
+    "ConsumerProgress",
+    "CorrelatorOutput",
+    "EventHistory",
+    "Firing",
+    "RuleEvaluation",
+    "RuleWhyNot",
+    "action_overview",
+    "event_history",
+    "explain_rule",
+]
+
 
 @dataclass(frozen=True)
 class RuleEvaluation:

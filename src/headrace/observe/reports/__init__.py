@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = [
+    "Page",
+    "Span",
+    "StyledText",
+    "add_table",
+    "bar_chart",
+    "line_chart",
+    "require_charts",
+    "table_html",
+]
+
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
