@@ -176,7 +176,7 @@ async def test_another_headrace_publishes_the_same_events_once(conn: Connection,
         ({"dsn": "postgresql://u:pw@x/y"}, "clear text"),
         ({"password": "pw"}, "clear text"),
         ({"topic": "t"}, "one of them"),
-        ({"columns": []}, "columns is not a list"),
+        ({"columns": []}, "option 'columns' must be a list of texts"),
     ],
 )
 def test_mistakes_and_ways_to_the_nodes_own_rights_are_refused(options: dict[str, Any], message: str) -> None:

@@ -101,13 +101,13 @@ class KafkaTarget(BrokerTarget[AIOKafkaProducer]):
 
     @property
     def _destination(self) -> str:
-        return f"topic {self._options.text('kafka_topic')!r} of Kafka at {', '.join(self._options.addresses('servers'))}"
+        return f"topic {self._options.text('kafka_topic')!r} of Kafka at {', '.join(self._options.texts('servers'))}"
 
     def _producer_arguments(self) -> dict[str, Any]:
         tls = tls_context(self._options, self._secrets)
         password = self._secrets.get("password")
         arguments: dict[str, Any] = {
-            "bootstrap_servers": self._options.addresses("servers"),
+            "bootstrap_servers": self._options.texts("servers"),
             "client_id": f"headrace-relay-{self._relay}",
             "enable_idempotence": True,
             "acks": "all",

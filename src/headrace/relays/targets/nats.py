@@ -228,13 +228,13 @@ class NatsTarget(BrokerTarget[Client]):
 
     @property
     def _destination(self) -> str:
-        return f"stream {self._options.text('stream')!r} of NATS at {', '.join(self._options.addresses('servers'))}"
+        return f"stream {self._options.text('stream')!r} of NATS at {', '.join(self._options.texts('servers'))}"
 
     def _connection_arguments(self) -> dict[str, Any]:
         tls = tls_context(self._options, self._secrets)
         scheme = "tls" if tls else "nats"
         arguments: dict[str, Any] = {
-            "servers": [f"{scheme}://{address}" for address in self._options.addresses("servers")],
+            "servers": [f"{scheme}://{address}" for address in self._options.texts("servers")],
             "name": f"headrace relay {self._relay}",
             # The relay tries again. A connection that comes back on its own would send what we no longer know of.
             "allow_reconnect": False,
