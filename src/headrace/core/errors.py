@@ -279,7 +279,7 @@ class HookExists(Conflict, sqlstate="HR261"):
 
 
 class IdempotencyKeyReused(Conflict, sqlstate="HR262"):
-    """The Idempotency-Key came with another request before; nothing was published. Use a new key for every request."""
+    """The Idempotency-Key was already used for another request; nothing was published. Use a new key for every request."""
 
 
 class AddressInUse(Conflict):

@@ -105,7 +105,7 @@ begin
         update headrace_internal.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'stopped';
     end if;
-    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
     execute format('select l.position, l.event_id, l.type, l.key, l.payload, l.headers from headrace_internal.%I l where l.position = $1',
         'log_' || v_policy.topic_id) into v_event using p_upto;
     insert into headrace_internal.dead_letter

@@ -70,7 +70,7 @@ exception
 end
 $$;
 
--- The hook of an address, for servers of HTTP; no row if there is none, or if the caller may not publish in its namespace.
+-- Finds a hook by its address, for the HTTP server; no row if there is none, or if the caller may not publish in its namespace.
 -- Locks nothing. Index: hook_name_unique.
 create or replace function headrace.find_hook(p_namespace text, p_hook text, p_caller headrace_internal.caller default current_user)
 returns table (hook_id bigint, namespace text, hook text, topic text, scheme text, secrets text[], mapping jsonb,
