@@ -73,11 +73,11 @@ async def test_two_claims_of_a_pool_run_at_once_and_the_second_starts_behind_the
     assert await worker.handle_once()
     original, starts, together = bench.queue.claim, list[int](), asyncio.Barrier(2)
 
-    async def claim(actions: Sequence[str], most: int, *, after: int) -> list[Claim]:
+    async def claim(actions: Sequence[str], limit: int, *, after: int) -> list[Claim]:
         starts.append(after)
         async with asyncio.timeout(30):
             await together.wait()
-        return await original(actions, most, after=after)
+        return await original(actions, limit, after=after)
 
     monkeypatch.setattr(bench.queue, "claim", claim)
     assert all(await asyncio.gather(worker.handle_once(), worker.handle_once()))

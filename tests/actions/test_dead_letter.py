@@ -136,7 +136,7 @@ async def test_one_api_serves_actions_and_events(conn: Connection, bench: Bench,
 async def test_view_shows_dead_letters_of_both_kinds(conn: Connection, bench: Bench, effects: Effects) -> None:
     await bury(conn, bench, 1)
     bury_events(conn, 1)
-    rows = conn.execute("select kind, source, name from headrace.dead_letters order by kind").fetchall()
+    rows = conn.execute("select kind, source, name from headrace.dead_letter order by kind").fetchall()
     assert rows == [("action", "queue", "work"), ("event", "orders/c", "placed")]
 
 

@@ -76,10 +76,10 @@ def test_envelope_has_all_fields_of_the_action(conn: Connection) -> None:
 
 def test_sender_notifies_only_a_node_that_sleeps(conn: Connection, second: Connection) -> None:
     second.execute("listen headrace_action")
-    conn.execute("select headrace.rest_queue(false)")
+    conn.execute("select headrace.set_queue_asleep(false)")
     send(conn, 1)
     assert notifications(second, conn) == 0
-    conn.execute("select headrace.rest_queue(true)")
+    conn.execute("select headrace.set_queue_asleep(true)")
     send(conn, 2)
     assert [notification.payload for notification in second.notifies(timeout=60, stop_after=1)] == [""], "every role may listen"
 

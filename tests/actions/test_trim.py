@@ -58,7 +58,7 @@ def test_trimming_reads_only_what_it_deletes_even_if_old_and_new_share_pages(
 
 def test_trimming_works_in_steps_oldest_first_and_ends_in_time(conn: Connection) -> None:
     end(conn, 60, days_ago="100 - n")
-    assert trim(conn, p_piece=10, p_most="0 s") == 20
+    assert trim(conn, p_piece=10, p_time_max="0 s") == 20
     assert conn.execute(
         "select round(extract(epoch from now() - min(ended_at)) / 86400) from headrace.action_result"
     ).fetchone() == (89,)
@@ -70,6 +70,6 @@ def test_two_nodes_trim_without_waiting_for_each_other(conn: Connection, second:
     end(conn, 30, days_ago="31")
     second.execute("set lock_timeout = '1 s'")
     with conn.transaction():
-        assert trim(conn, p_piece=10, p_most="0 s") == 20
+        assert trim(conn, p_piece=10, p_time_max="0 s") == 20
         assert trim(second) == 40
     assert count_rows(conn) == (0, 0)

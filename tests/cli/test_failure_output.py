@@ -55,7 +55,7 @@ def failed(conn: Connection) -> Any:
     topic(conn)
     conn.execute("select headrace.publish('orders', 'placed', '7')")
     conn.execute("select headrace.send_action('MAIL')")
-    statement = """select (select count(*) from headrace.dead_letter) + (select count(*) from headrace.attempt)
+    statement = """select (select count(*) from headrace.event_dead_letter) + (select count(*) from headrace.attempt)
         + (select count(*) from headrace.cursor where error is not null)"""
     return lambda: conn.execute(statement).fetchone() == (3,)
 

@@ -11,7 +11,7 @@ import pytest
 from headrace.consume import Batch, Consumer, Failure, consumer_lag
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection
-from headrace.prove.functions import function_definition
+from headrace.prove.bugs import function_definition
 from tests.builders import drain, fill, publish, topic, wait_until
 from tests.consume.conftest import Start, run_dry
 
@@ -89,7 +89,7 @@ async def test_bad_event_among_several_partitions_fails_alone(conn: Connection, 
     runner._delivery.handler_s = 0
     await run_dry(runner)
     assert effects(conn) == [n for n in range(1, 13) if n != 6]
-    assert conn.execute("select position, state from headrace.dead_letter").fetchall() == [(6, "dead")]
+    assert conn.execute("select position, state from headrace.event_dead_letter").fetchall() == [(6, "dead")]
     later = [event.position for events in recorder.batches[1:] for event in events]
     assert len(later) == len(set(later)), "after the first failure no event is handled twice"
 

@@ -28,7 +28,7 @@ async def settle_correlators(correlators: CorrelatorEngine, conn: Connection, *,
         pass
     before = correlators.outputs
     for watched in await correlators.watched():
-        while await correlators.step_once(watched, most=batch) or await correlators.tick_once(watched):
+        while await correlators.step_once(watched, limit=batch) or await correlators.tick_once(watched):
             pass
     return correlators.outputs - before
 

@@ -37,7 +37,7 @@ class SlowEngine(CorrelatorEngine):
         self.turns: list[str] = []
         self.batch_ends = asyncio.Semaphore(0)
 
-    async def step_once(self, watched: WatchedCorrelator, *, most: int | None = None) -> BatchResult | None:
+    async def step_once(self, watched: WatchedCorrelator, *, limit: int | None = None) -> BatchResult | None:
         self.turns.append(watched.namespace)
         await self.batch_ends.acquire()
         return BatchResult(1, 0, 1)

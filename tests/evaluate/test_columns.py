@@ -35,7 +35,7 @@ def column_engine(given: Sequence[Condition], samples: Sequence[Sample]) -> Trut
     trees = [fold_constants(condition.tree) for condition in given]
     compiled = Conditions(trees)
     truths = compiled.over(FieldReader(compiled.fields).read(as_batch(samples)), len(samples))
-    columns = [truths.of(tree).tolist() for tree in trees]
+    columns = [truths.evaluate(tree).tolist() for tree in trees]
     return [[None if truth == UNKNOWN else truth == TRUE for truth in row] for row in zip(*columns, strict=True)]
 
 

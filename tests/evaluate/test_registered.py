@@ -63,7 +63,7 @@ def run_in_two(
             stored = as_rows(pa.Table.from_pylist(list(states.values()), STATE_SCHEMA), part.schema)
             part = pa.concat_tables([stored, part], promote_options="default")
         rows, own = sort_rows(part), run(table, forgets=forgets)
-        steps = [own.feed(Rows.of(rows.slice(begin, 4))) for begin in range(0, rows.num_rows, 4)]
+        steps = [own.feed(Rows.from_table(rows.slice(begin, 4))) for begin in range(0, rows.num_rows, 4)]
         for stepped in (*steps, own.finish()):
             outputs += stepped.outputs.to_pylist()
             states |= {row["key"]: row for row in stepped.states.to_pylist()}
@@ -115,7 +115,7 @@ def test_events_without_a_part_in_registers_are_passed_over(monkeypatch: pytest.
     stepped: list[int] = []
     step = run._batch.step
     monkeypatch.setattr(run._batch, "step", lambda key, position, *rest: stepped.append(position) or step(key, position, *rest))
-    run.feed(Rows.of(events))
+    run.feed(Rows.from_table(events))
     assert 0 < len(stepped) < events.num_rows / 2
 
 

@@ -129,7 +129,7 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
     run, outputs = make_run(table, evidence_max=EVIDENCE_MAX, until=until), []
     whole = rows_of(table, events).sort_by([("key", "ascending"), ("offset", "ascending")])
     for start in range(0, whole.num_rows, 3):
-        outputs.append(run.feed(Rows.of(whole.slice(start, 3))).outputs)
+        outputs.append(run.feed(Rows.from_table(whole.slice(start, 3))).outputs)
     assert output_rows(pa.concat_tables([*outputs, run.finish().outputs])) == wanted
 
 

@@ -115,7 +115,7 @@ async def test_what_nobody_notifies_of_is_found(conn: Connection, database: Targ
     app.consumer("orders", name="c", failure=failure)(recorder.handle)
     async with running(database, app):
         publish(conn, "orders", 1)
-        await until(lambda: conn.execute("select state from headrace.dead_letter").fetchone() == ("dead",))
+        await until(lambda: conn.execute("select state from headrace.event_dead_letter").fetchone() == ("dead",))
         recorder.disliked.clear()
         conn.execute("update headrace_internal.dead_letter set state = 'redrive'")
         await until(lambda: recorder.payloads == [1])

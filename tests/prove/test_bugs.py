@@ -6,8 +6,7 @@ import pytest
 
 from headrace.core import Invalid
 from headrace.prove import Options, prove
-from headrace.prove.bugs import BUGS
-from headrace.prove.functions import replace_code
+from headrace.prove.bugs import BUGS, replace_code
 
 pytestmark = [pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
 

@@ -23,14 +23,12 @@ from hypothesis import strategies as st
 
 from headrace.core import Invalid
 from headrace.prove import FAULTS
-from headrace.prove.collect import read_operations
 from headrace.prove.evidence import Completed, History, Invoked, NoEffect, ReadEvent, read_history
-from headrace.prove.faults import Nemesis, select_faults
-from headrace.prove.faults.nemesis import LEAD_S, TAIL_S, PlannedFault, make_plan
-from headrace.prove.processes import ProcessConfig
-from headrace.prove.processes.producer import next_op
-from headrace.prove.processes.supervisor import is_alive
+from headrace.prove.faults import LEAD_S, TAIL_S, Nemesis, PlannedFault, make_plan, select_faults
+from headrace.prove.processes import ProcessConfig, is_alive
+from headrace.prove.processes.clients import next_op
 from headrace.prove.proxy import Proxy
+from headrace.prove.run import read_operations
 from headrace.prove.workload import make_transaction
 from tests.prove.evidence import ORDERS
 
@@ -204,7 +202,7 @@ def test_proxy_forwards_delays_swallows_cuts_and_rejects() -> None:
 
 def test_processes_end_when_the_checker_is_killed(tmp_path: Path) -> None:
     config = ProcessConfig(name="producer-1", dsn="postgresql://nobody@127.0.0.1:1/none", folder=str(tmp_path), seed=1)
-    child = [sys.executable, "-m", "headrace.prove.processes", "producer", msgspec.json.encode(config).decode()]
+    child = [sys.executable, "-m", "headrace.prove.processes.clients", "producer", msgspec.json.encode(config).decode()]
     program = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
     checker = subprocess.Popen([sys.executable, "-c", program, *child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert checker.stdout is not None

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from headrace.prove.processes.supervisor import kill_session, session_processes
+from headrace.prove.processes import kill_session, session_processes
 
 CHILD = "import time; time.sleep(60)"
 PARENT = f"""

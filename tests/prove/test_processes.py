@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.prove.processes.supervisor import LOG_LINES_MAX, exit_reason
+from headrace.prove.processes import LOG_LINES_MAX, exit_reason
 
 
 def test_exit_reason_is_the_last_traceback_with_what_follows() -> None:

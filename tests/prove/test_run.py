@@ -18,8 +18,8 @@ import pytest
 
 from headrace.db import Server, Shards, Target
 from headrace.prove import FAULTS, RELAY_KINDS, Options, RunResult, prove, write_report
+from headrace.prove.processes.clients import part_on_shard
 from headrace.prove.processes.node import NAMES
-from headrace.prove.processes.producer import part_on_shard
 from headrace.prove.workload import make_transaction
 from tests.cli.conftest import call
 from tests.conftest import temporary_folder

@@ -15,7 +15,8 @@ from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Server, Target, connect
 from headrace.log.topics import create_topic, read_log
-from headrace.prove.functions import FUNCTIONS, add_failpoints, armed_failpoint, count_statements, function_definition
+from headrace.prove.bugs import function_definition
+from headrace.prove.faults.crashes import FUNCTIONS, add_failpoints, armed_failpoint, count_statements
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.rules.conftest import correlating, reacting
@@ -103,7 +104,7 @@ NOT_REACHED_MAX = {
 CLAIMED_ACTION = "select headrace.send_action('work'); update pgmq.q_hr_default set read_ct = 1"
 FACTS = """
 select (select count(*) from headrace.outbox), (select count(*) from headrace.log), (select count(*) from headrace.firing),
-    (select count(*) from headrace.dead_letter), (select count(*) from pgmq.q_hr_default),
+    (select count(*) from headrace.event_dead_letter), (select count(*) from pgmq.q_hr_default),
     (select count(*) from pgmq.q_hrd_default), (select count(*) from headrace.action_result),
     (select count(*) from headrace.schedule_tick), (select sum(position) from headrace.cursor),
     (select count(*) from headrace.correlation), (select count(*) from headrace_internal.spark_batch)

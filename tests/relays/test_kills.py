@@ -84,4 +84,4 @@ def test_kills_of_node_and_receiver_lose_nothing_and_keep_the_order_of_keys(
         if entry["value"] not in first[entry["key"]]:
             first[entry["key"]].append(entry["value"])
     assert all(values == sorted(values) for values in first.values()), "the order of a key is kept"
-    assert conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,)
+    assert conn.execute("select count(*) from headrace.dead_letter").fetchone() == (0,)

@@ -133,7 +133,7 @@ async def test_a_rejected_row_is_a_dead_letter_and_redriven_exactly_once(
         async with node(database):
             await settled(conn, "copy")
             assert [row[0] for row in copied(there)] == [n for n in range(1, 21) if n != 13]
-            [(error,)] = conn.execute("select error from headrace.dead_letters").fetchall()
+            [(error,)] = conn.execute("select error from headrace.dead_letter").fetchall()
             assert "copy_n_check" in error
             there.execute("alter table public.copy drop constraint copy_n_check")
             conn.execute("select headrace.redrive('orders', 'relay.copy')")
@@ -176,7 +176,7 @@ async def test_another_headrace_publishes_the_same_events_once(conn: Connection,
         ({"dsn": "postgresql://u:pw@x/y"}, "clear text"),
         ({"password": "pw"}, "clear text"),
         ({"topic": "t"}, "one of them"),
-        ({"columns": []}, "columns is not a list"),
+        ({"columns": []}, "option 'columns' must be a list of texts"),
     ],
 )
 def test_mistakes_and_ways_to_the_nodes_own_rights_are_refused(options: dict[str, Any], message: str) -> None:

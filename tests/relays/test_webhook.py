@@ -86,7 +86,7 @@ async def test_a_failed_event_is_sent_again_and_its_neighbours_are_not(
         await receiver.wait(19)
         await settled(conn)
     assert sorted(receiver.values) == [n for n in range(1, 21) if n != 13]
-    letters = conn.execute("select payload, reason, error, attempts from headrace.dead_letters").fetchall()
+    letters = conn.execute("select payload, reason, error, attempts from headrace.dead_letter").fetchall()
     assert [(row[0], row[3]) for row in letters] == [(13, 1)], "what the receiver refuses is not tried again"
     assert letters[0][2] == "TargetRefused: the receiver answered 400"
 
@@ -101,7 +101,7 @@ async def test_a_temporary_failure_is_retried_in_order(
         await receiver.wait(3)
         await settled(conn)
     assert receiver.values == [1, 2, 3]
-    assert conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,)
+    assert conn.execute("select count(*) from headrace.dead_letter").fetchone() == (0,)
 
 
 async def test_a_pause_that_the_receiver_asks_for_is_kept(
@@ -153,7 +153,7 @@ async def test_a_refused_event_stops_its_partition_if_nothing_may_be_skipped(
                 await asyncio.sleep(0.02)
     [lag] = consumer_lag(conn, consumer="relay.hook")
     assert (lag.position, lag.attempts, lag.error) == (1, 1, "TargetRefused: the receiver answered 400")
-    assert conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,)
+    assert conn.execute("select count(*) from headrace.dead_letter").fetchone() == (0,)
 
 
 async def test_rotated_secrets_give_a_signature_each(
@@ -185,7 +185,7 @@ async def test_a_hostile_response_costs_neither_memory_nor_time(
             if path == "/huge":
                 await settled(conn)
             else:
-                while conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,):
+                while conn.execute("select count(*) from headrace.dead_letter").fetchone() == (0,):
                     await asyncio.sleep(0.02)
     assert len(receiver.requests) <= 2
 
@@ -196,9 +196,9 @@ async def test_a_redirect_is_not_followed(conn: Connection, database: Target, re
     make_relay("/redirect/" + "http:%2F%2F127.0.0.1:1%2Fsecret", attempts=1)
     async with node(database):
         async with asyncio.timeout(20):
-            while conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,):
+            while conn.execute("select count(*) from headrace.dead_letter").fetchone() == (0,):
                 await asyncio.sleep(0.02)
-    [(error,)] = conn.execute("select error from headrace.dead_letters").fetchall()
+    [(error,)] = conn.execute("select error from headrace.dead_letter").fetchall()
     assert "302, a redirect, which is not followed" in error
 
 
@@ -238,10 +238,10 @@ async def test_no_definition_reaches_a_private_address_that_the_node_does_not_al
                 await asyncio.sleep(0.02)
         conn.execute("update headrace.relay set options = options - 'allow_private'")
         async with asyncio.timeout(20):
-            while conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,):
+            while conn.execute("select count(*) from headrace.dead_letter").fetchone() == (0,):
                 await asyncio.sleep(0.02)
     assert receiver.requests == []
-    [(error,)] = conn.execute("select error from headrace.dead_letters").fetchall()
+    [(error,)] = conn.execute("select error from headrace.dead_letter").fetchall()
     assert "private" in error
 
 
@@ -277,10 +277,10 @@ async def test_a_secret_is_in_no_error(
     make_relay("/echo-secret", options={"headers": {"authorization": "env:RELAY_TOKEN"}}, attempts=2)
     async with node(database):
         async with asyncio.timeout(20):
-            while conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,):
+            while conn.execute("select count(*) from headrace.dead_letter").fetchone() == (0,):
                 await asyncio.sleep(0.02)
     assert receiver.requests[0].headers["authorization"] == "Bearer hunter2hunter2"
-    [(error, traceback)] = conn.execute("select error, traceback from headrace.dead_letter").fetchall()
+    [(error, traceback)] = conn.execute("select error, traceback from headrace.event_dead_letter").fetchall()
     assert "answered 500: ***" in error
     everything = "".join(
         str(conn.execute(f"select * from headrace.{view}").fetchall()) for view in ("relay", "relay_version", "relay_state")
@@ -319,5 +319,5 @@ async def test_https_checks_the_name_although_the_address_is_pinned(
         assert receiver.accepted[0].headers["host"] == f"localhost:{port}"
         return
     assert receiver.requests == []
-    [(error,)] = conn.execute("select error from headrace.dead_letters").fetchall()
+    [(error,)] = conn.execute("select error from headrace.dead_letter").fetchall()
     assert "certificate verify failed" in error

@@ -155,7 +155,7 @@ def run_with_kills(shop: Shop, orders: int) -> None:
     wrong = """select o.customer from shop_order o left join customer_total t using (customer)
         group by o.customer, t.orders, t.cents having (count(*), sum(o.cents)) is distinct from (t.orders, t.cents)"""
     assert shop.rows(wrong) == []
-    assert shop.rows("select count(*) from headrace.dead_letter") == [(0,)]
+    assert shop.rows("select count(*) from headrace.event_dead_letter") == [(0,)]
 
 
 def _sum(orders: int) -> int:

@@ -179,13 +179,13 @@ class AdaptiveBatchSize:
 
     Fast handlers share the cost of a transaction, and slow ones do not make others wait behind them."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.size = min(16, most)
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self.size = min(16, size_max)
 
     def adapt(self, actions: int, seconds: float) -> None:
         """Adapts the size to a finished batch: its number of actions and its duration in seconds."""
         if seconds > SLOW_S:
             self.size = max(1, self.size // 2)
         elif seconds < FAST_S and actions >= self.size:
-            self.size = min(self._most, self.size * 2)
+            self.size = min(self._size_max, self.size * 2)

@@ -50,17 +50,17 @@ class Queue:
         self._leases = leases
         self._node_id = node_id
 
-    async def claim(self, actions: Sequence[str], most: int, *, after: int = MSG_ID_MAX) -> list[Claim]:
+    async def claim(self, actions: Sequence[str], limit: int, *, after: int = MSG_ID_MAX) -> list[Claim]:
         """Claims actions that were never claimed before, in the order to handle them. Among those of ordinary priority, the ones
         after the message id `after` come first."""
-        claims = await self._claim(_CLAIM, (_text_array(actions), most, self.lease_s, after, self.namespace))
+        claims = await self._claim(_CLAIM, (_text_array(actions), limit, self.lease_s, after, self.namespace))
         if any(claim.action.priority for claim in claims):
             claims.sort(key=lambda claim: claim.action.priority, reverse=True)
         return claims
 
-    async def claim_ordered(self, action: str, most: int) -> list[Claim]:
+    async def claim_ordered(self, action: str, limit: int) -> list[Claim]:
         """Claims actions of one name whose keys have no earlier action in the queue that is not part of this claim."""
-        return await self._claim(_CLAIM_ORDERED, (action, most, self.lease_s, self.namespace))
+        return await self._claim(_CLAIM_ORDERED, (action, limit, self.lease_s, self.namespace))
 
     async def claim_retried(self, actions: Sequence[str], *, ordered: bool) -> list[Claim]:
         """Claims one action that was claimed before."""
@@ -119,7 +119,7 @@ class Queue:
 
     async def set_asleep(self, asleep: bool) -> None:
         """Tells senders whether the queue's workers sleep, so that a new action needs a notification."""
-        await fetch_value_async(self._leases, f"select headrace.rest_queue(%s, %s){_NO_WAIT}", (asleep, self.namespace))
+        await fetch_value_async(self._leases, f"select headrace.set_queue_asleep(%s, %s){_NO_WAIT}", (asleep, self.namespace))
 
     async def is_empty(self) -> bool:
         """True if no action waits, is delayed or is being handled by any node."""

@@ -226,18 +226,18 @@ class ActionWorker:
                 raise
 
     async def _claim(self) -> list[Claim]:
-        most = self._rate.take_up_to(self._batch_size.size) if self._rate else self._batch_size.size
-        if most == 0:
+        limit = self._rate.take_up_to(self._batch_size.size) if self._rate else self._batch_size.size
+        if limit == 0:
             return []
         # If many retries are due, fresh and retried actions take turns.
         check_retried = not self._just_retried and time.monotonic() - self._retried_checked_at > RETRIED_POLL_S
         self._just_retried = False
         claims = await self._claim_retried() if check_retried else []
-        claims = claims or await self._claim_fresh(most)
+        claims = claims or await self._claim_fresh(limit)
         if not claims and not check_retried:
             claims = await self._claim_retried()
         if self._rate:
-            self._rate.give_back(most - len(claims))
+            self._rate.give_back(limit - len(claims))
         return claims
 
     async def _claim_retried(self) -> list[Claim]:
@@ -247,16 +247,16 @@ class ActionWorker:
         self._retried_checked_at = 0.0 if claims else time.monotonic()
         return claims
 
-    async def _claim_fresh(self, most: int) -> list[Claim]:
+    async def _claim_fresh(self, limit: int) -> list[Claim]:
         if self._worker_pool.ordered:
-            return await self._queue.claim_ordered(self._names[0], most)
+            return await self._queue.claim_ordered(self._names[0], limit)
         async with self._claims_in_flight:
             after = self._after
             if after < MSG_ID_MAX:
-                # This claim takes `most` actions after `after`, so there are none left up to here: the next claim starts behind.
-                self._after += most
-            claims = await self._queue.claim(self._names, most, after=after)
-        self._advance(claims, after, is_end=len(claims) < most)
+                # This claim takes `limit` actions after `after`, so there are none left up to here: the next claim starts behind.
+                self._after += limit
+            claims = await self._queue.claim(self._names, limit, after=after)
+        self._advance(claims, after, is_end=len(claims) < limit)
         return claims
 
     def _advance(self, claims: Sequence[Claim], after: int, *, is_end: bool) -> None:

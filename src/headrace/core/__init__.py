@@ -20,6 +20,7 @@ from headrace.core.events import (
     validate_event,
     validate_fields,
 )
+from headrace.core.extensions import ExtensionPoint
 from headrace.core.histogram import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
@@ -54,6 +55,7 @@ __all__ = [
     "Event",
     "EventColumn",
     "EventPath",
+    "ExtensionPoint",
     "HandlerOutcome",
     "LoggedEvent",
     "NamespaceTurns",

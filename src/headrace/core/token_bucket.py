@@ -28,10 +28,10 @@ class TokenBucket:
         """Takes a number of tokens. The bucket may go into debt: a batch larger than it passes and is paid for afterwards."""
         self._tokens -= count
 
-    def take_up_to(self, most: int) -> int:
-        """Takes the whole tokens in the bucket, at most `most`; returns how many."""
+    def take_up_to(self, limit: int) -> int:
+        """Takes the whole tokens in the bucket, at most `limit`; returns how many."""
         self._refill()
-        count = max(min(most, int(self._tokens)), 0)
+        count = max(min(limit, int(self._tokens)), 0)
         self._tokens -= count
         return count
 
@@ -52,7 +52,7 @@ class TokenBuckets:
         self._buckets: OrderedDict[Hashable, TokenBucket] = OrderedDict()
         self._clients_max = clients_max
 
-    def of(self, client: Hashable, rate_per_s: float) -> TokenBucket:
+    def for_client(self, client: Hashable, rate_per_s: float) -> TokenBucket:
         bucket = self._buckets.get(client)
         if bucket is None or bucket.rate_per_s != rate_per_s:
             bucket = self._buckets[client] = TokenBucket(rate_per_s, burst=2 * rate_per_s)

@@ -78,9 +78,9 @@ class Stepper:
         self._ticks_max = ticks_max
         self._tables: dict[int, tuple[int, tuple[Table, int, bool]]] = {}
 
-    async def step(self, conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> BatchResult | None:
+    async def step(self, conn: AsyncConnection, watched: WatchedCorrelator, limit: int) -> BatchResult | None:
         """The next events, up to a maximum, in the caller's transaction; None when nothing is due here."""
-        parameters = {"correlator_id": watched.correlator_id, "max": most}
+        parameters = {"correlator_id": watched.correlator_id, "max": limit}
         if watched.simple:
             async with conn.cursor(row_factory=class_row(BatchResult)) as cursor:
                 statement = "select events, outputs, position from headrace_internal.correlate(%(correlator_id)s, %(max)s)"

@@ -56,11 +56,11 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
             return 0
         return await self._wait_s(watched)
 
-    async def step_once(self, watched: WatchedCorrelator, *, most: int | None = None) -> BatchResult | None:
+    async def step_once(self, watched: WatchedCorrelator, *, limit: int | None = None) -> BatchResult | None:
         """One batch of events; None when nothing is due here."""
         done: BatchResult | None = None
         async with self._pool.connection() as conn, self._record_failures(conn, watched), conn.transaction():
-            done = await self._stepper.step(conn, watched, most or watched.batch)
+            done = await self._stepper.step(conn, watched, limit or watched.batch)
         if done:
             self.events += done.events
             self.outputs += done.outputs

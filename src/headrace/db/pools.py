@@ -92,23 +92,23 @@ def divide_connections(connections: int, *, handlers: int, sequencer: bool = Tru
             "two for its handlers; raise --connections"
         )
     rest = connections - LISTENER
-    least, most = (LOOPS_MIN, LOOPS_MAX) if sequencer else (LEASES_MIN, LEASES_MAX)
-    loops = max(min(least, (rest + 1) // 2), min(most, rest // 3))
+    loops_min, loops_max = (LOOPS_MIN, LOOPS_MAX) if sequencer else (LEASES_MIN, LEASES_MAX)
+    loops = max(min(loops_min, (rest + 1) // 2), min(loops_max, rest // 3))
     handler_connections = max(1, min(handlers, rest - loops))
-    return ConnectionBudget(loops=min(most, rest - handler_connections), handlers=handler_connections)
+    return ConnectionBudget(loops=min(loops_max, rest - handler_connections), handlers=handler_connections)
 
 
 class PoolShare:
-    """Some connections of a pool that others use, too: at most `most` of them at a time, first come, first served."""
+    """Some connections of a pool that others use, too: at most `size_max` of them at a time, first come, first served."""
 
-    def __init__(self, pool: OwnPool, most: int, *, name: str, wait_s: float | None = None) -> None:
+    def __init__(self, pool: OwnPool, size_max: int, *, name: str, wait_s: float | None = None) -> None:
         """If all have been in use for `wait_s` without a change, who waits gets PoolTimeout; by default nobody does, and only the
         pool's own limit counts."""
         self._pool = pool
-        self._most = most
+        self._size_max = size_max
         self._name = name
         self._wait_s = wait_s
-        self._free = asyncio.Semaphore(most)
+        self._free = asyncio.Semaphore(size_max)
         self._released_at = 0.0
 
     @property
@@ -119,7 +119,7 @@ class PoolShare:
     @property
     def max_size(self) -> int:
         """How many connections of the pool may be in use through this share."""
-        return self._most
+        return self._size_max
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
@@ -163,7 +163,7 @@ class PoolShare:
         from psycopg_pool import PoolTimeout
 
         return PoolTimeout(
-            f"{self._name} found no free connection for {self._wait_s:.0f} s: slow handlers hold all {self._most}; "
+            f"{self._name} found no free connection for {self._wait_s:.0f} s: slow handlers hold all {self._size_max}; "
             "raise --connections, or shorten their transactions"
         )
 

@@ -166,7 +166,7 @@ class ClassifiedBatch:
         for number, candidates in self.index.candidates(self.columns):
             rule = self.rules[number]
             if candidates is None or candidates.size > ROWS_MAX:
-                holds = self.truths.of(rule.tree) == TRUE
+                holds = self.truths.evaluate(rule.tree) == TRUE
                 rows = np.flatnonzero(holds) if candidates is None else candidates[holds[candidates]]
             else:
                 rows = rule.fires(candidates, self.columns)
@@ -287,7 +287,7 @@ def _symbols(
     def decide(decision: Decision) -> NDArray[np.int64]:
         if isinstance(decision, int):
             return np.array(decision, np.int64)
-        holds = truths.of(trees[decision.predicate]) == TRUE
+        holds = truths.evaluate(trees[decision.predicate]) == TRUE
         return np.where(holds, decide(decision.yes), decide(decision.no))
 
     type_column = columns[_TYPE]
@@ -304,7 +304,7 @@ def _facts(table: Table, trees: Sequence[Node], truths: BatchTruths, columns: Ma
     """The facts of every event: its type, the truths of the conditions that read it alone, and the fields that registers need."""
     assert table.program is not None
     parts = [_fact_texts(columns[_TYPE])]
-    parts += [_TRUTH_FACTS.take(pa.array(truths.of(tree))) for tree in trees]
+    parts += [_TRUTH_FACTS.take(pa.array(truths.evaluate(tree))) for tree in trees]
     parts += [_fact_texts(columns[field]) for field in table.program.fields]
     rows, width = len(parts[0]), len(parts)
     # From column by column to event by event.

@@ -182,16 +182,16 @@ class BatchTruths:
         self._rows = rows
         self._truths: dict[Node, Truths] = {}
 
-    def of(self, node: Node) -> Truths:
+    def evaluate(self, node: Node) -> Truths:
         match node:
             case Junction():
                 combine = np.minimum if node.word == "and" else np.maximum
-                truths = self.of(node.operands[0])
+                truths = self.evaluate(node.operands[0])
                 for operand in node.operands[1:]:
-                    truths = combine(truths, self.of(operand))
+                    truths = combine(truths, self.evaluate(operand))
                 return truths
             case Not():
-                return (TRUE - self.of(node.operand)).astype(np.int8)
+                return (TRUE - self.evaluate(node.operand)).astype(np.int8)
         if node not in self._truths:
             self._truths[node] = self._clauses[node].truths(self._columns, self._rows)
         return self._truths[node]

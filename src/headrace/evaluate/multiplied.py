@@ -21,7 +21,7 @@ class MultipliedRun:
         self._radices = [alphabet.size for alphabet in table.alphabets]
         self._units = pa.array(multiplied.states, pa.list_(pa.int32()))
         self._numbers = {units: number for number, units in enumerate(multiplied.states)}
-        arrays = CellArrays.of(multiplied.simple)
+        arrays = CellArrays.from_table(multiplied.simple)
         self._run = SimpleRun(arrays, evidence_max=evidence_max, forgets=forgets, stores_new=True)
 
     def knows(self, states: pa.Table) -> bool:

@@ -63,7 +63,7 @@ class Rows:
     """Lists of texts, where the table has registers."""
 
     @classmethod
-    def of(cls, table: pa.Table | pa.RecordBatch) -> Rows:
+    def from_table(cls, table: pa.Table | pa.RecordBatch) -> Rows:
         """Reads the columns key, symbol, offset, time, event_id and, where present, symbol1 … and those of STATE_SCHEMA."""
         symbol = numbers(table["symbol"])
         states = None

@@ -26,7 +26,7 @@ class CellArrays:
     marks: np.ndarray
 
     @classmethod
-    def of(cls, table: Table | SimpleTable) -> CellArrays:
+    def from_table(cls, table: Table | SimpleTable) -> CellArrays:
         simple = table if isinstance(table, SimpleTable) else SimpleTable.of(table)
         return cls(simple, np.array(simple.following, np.int64), np.array(simple.marks, np.int64))
 
@@ -39,7 +39,7 @@ class SimpleRun:
     changed, whatever its events did."""
 
     def __init__(self, table: Table | CellArrays, *, evidence_max: int, forgets: bool = False, stores_new: bool = False) -> None:
-        self._arrays = table if isinstance(table, CellArrays) else CellArrays.of(table)
+        self._arrays = table if isinstance(table, CellArrays) else CellArrays.from_table(table)
         self._evidence_max = evidence_max
         self._forgets = forgets
         self._stores_new = stores_new
@@ -79,7 +79,7 @@ class SimpleRun:
             states[is_state] = pc.list_element(rows.states["units"], 0).to_numpy()
         cells = self._arrays.cells(first, rows.symbol, states)
         marks = np.where(is_state, 0, self._arrays.marks[cells])
-        trail = _Trail.of(rows, first, is_state, marks)
+        trail = _Trail.from_rows(rows, first, is_state, marks)
         begins = np.flatnonzero(first)
         ends = np.append(begins[1:], first.size) - 1
         state = np.where(is_state[ends], states[ends], self._arrays.following[cells[ends]])
@@ -167,7 +167,7 @@ class _Trail:
     """How many more there were than a state row keeps."""
 
     @classmethod
-    def of(cls, rows: Rows, first: np.ndarray, is_state: np.ndarray, marks: np.ndarray) -> _Trail:
+    def from_rows(cls, rows: Rows, first: np.ndarray, is_state: np.ndarray, marks: np.ndarray) -> _Trail:
         counts = (marks & CHANGES).astype(np.int64)
         cut = np.zeros(counts.size, np.int64)
         stored = np.array([], np.int64)
@@ -186,7 +186,7 @@ class _Trail:
         since = np.maximum.accumulate(np.where(anew, np.arange(counts.size), 0))
         return cls(positions, (end - counts)[since], end, cut[since])
 
-    def evidence(self, at: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For some rows: where their evidence begins and ends, the newest `most` of it, and how much there was."""
+    def evidence(self, at: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For some rows: where their evidence begins and ends, the newest `limit` of it, and how much there was."""
         begin, end = self.begin[at], self.end[at]
-        return np.maximum(begin, end - most), end, end - begin + self.before[at]
+        return np.maximum(begin, end - limit), end, end - begin + self.before[at]

@@ -51,7 +51,7 @@ def step(
     Returns the outputs, and the states that changed; where keys are forgotten, those of all keys with events.
     Timers of a key without events fire too, up to `until`."""
     run = make_run(table, evidence_max=evidence_max, until=until, forgets=forgets, states=states)
-    pieces = [run.feed(Rows.of(_sorted(events, states))), run.finish()]
+    pieces = [run.feed(Rows.from_table(_sorted(events, states))), run.finish()]
     return Stepped(pa.concat_tables([piece.outputs for piece in pieces]), pa.concat_tables([piece.states for piece in pieces]))
 
 

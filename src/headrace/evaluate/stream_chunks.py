@@ -40,7 +40,7 @@ def run_chunks(
     is_first_pass: bool,
 ) -> Iterator[pa.RecordBatch]:
     """A partition: the outputs of each chunk after the point where it is settled, the rows of its head, and its summary."""
-    arrays = CellArrays.of(table)
+    arrays = CellArrays.from_table(table)
     chunk: _Chunk | None = None
     for batch in batches:
         for piece in ascending(batch):
@@ -141,7 +141,7 @@ def _changes(arrays: CellArrays, rows: pa.RecordBatch, state: int) -> Flags:
 
 def run_heads(batches: Iterable[pa.RecordBatch], table: Table, *, evidence_max: int) -> Iterator[pa.RecordBatch]:
     """The rows of all heads in the order of the stream, each followed by the summary of its chunk, from where that ended."""
-    arrays = CellArrays.of(table)
+    arrays = CellArrays.from_table(table)
     run = SimpleRun(arrays, evidence_max=evidence_max)
     for batch in batches:
         low = 0

@@ -1,6 +1,6 @@
 """Block monitor: warns when a handler blocks the event loop, and names the handler.
 
-A thread asks the loop for a sign of life. If none comes in time, it looks at the stack of the loop's thread: the frame of a handler
+A thread asks the loop for a heartbeat. If none comes in time, it looks at the stack of the loop's thread: the frame of a handler
 tells which one blocks. So a handler that behaves costs nothing."""
 
 from __future__ import annotations

@@ -258,9 +258,9 @@ class DatabaseLoops:
         self.loop_pool = create_loop_pool(target, size=budget.loops, settings=settings)
         self._long_steps = pool = PoolShare(self.loop_pool, budget.share_of_long_steps(), name="a loop")
         # One is left for the others: slow handlers of actions stop no consumer, and the other way round.
-        most = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
-        of_consumers = PoolShare(self._pool, most, name="a consumer", wait_s=WAIT_S)
-        of_actions, subscribe = PoolShare(self._pool, most, name="a worker of actions", wait_s=WAIT_S), self._listener.subscribe
+        share = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
+        of_consumers = PoolShare(self._pool, share, name="a consumer", wait_s=WAIT_S)
+        of_actions, subscribe = PoolShare(self._pool, share, name="a worker of actions", wait_s=WAIT_S), self._listener.subscribe
         self.sequencer = Sequencer(self.loop_pool, self._listener, stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)

@@ -5,6 +5,7 @@ processes. The product has no line for it. An edit that no longer fits its funct
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +21,33 @@ from headrace.correlators import CorrelatorEngine
 from headrace.correlators import batches as correlator_batches
 from headrace.db import AsyncConnection, Connection, Exchange, query
 from headrace.lang.ecl.registers import RegisterProgram
-from headrace.prove.functions import function_definition, replace_code
 from headrace.relays import Message
 from headrace.relays.targets import postgres
+
+_DEFINITION = """
+select pg_get_functiondef(p.oid)
+from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname in ('headrace', 'headrace_internal') and p.proname = %s
+"""
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+def function_definition(conn: Connection, name: str) -> str:
+    """The definition of headrace's function of this name, in either schema."""
+    rows = conn.execute(_DEFINITION, (name,)).fetchall()
+    if len(rows) != 1:
+        raise Invalid(f"headrace has {len(rows)} functions {name!r}; the checker needs exactly one")
+    return str(rows[0][0])
+
+
+def replace_code(definition: str, old: str, new: str) -> str:
+    """Replaces a piece of code in a function. Comment lines and white space do not matter. Raises Invalid if it is not there."""
+    pattern = re.compile(r"\s+".join(re.escape(word) for word in old.split()))
+    text, count = pattern.subn(lambda _: new, _COMMENT.sub("", definition))
+    if not count:
+        raise Invalid(f"the function has changed: it does not contain {old[:60]!r} any more; adapt the seeded bug")
+    return text
+
 
 CLAIM_RETRIED = "headrace.claim_retried_action("
 
@@ -80,8 +105,8 @@ def _state_after_output(_node: str) -> None:
     async def write_later(_conn: AsyncConnection, correlator_id: int, instances: Sequence[Any]) -> None:
         pending[correlator_id] = instances
 
-    async def step_once(self: CorrelatorEngine, watched: Any, *, most: int | None = None) -> Any:
-        result = await original_step(self, watched, most=most)
+    async def step_once(self: CorrelatorEngine, watched: Any, *, limit: int | None = None) -> Any:
+        result = await original_step(self, watched, limit=limit)
         if (instances := pending.pop(watched.correlator_id, None)) and next(transactions) % 3:
             async with self._pool.connection() as conn:
                 await original_write(conn, watched.correlator_id, instances)

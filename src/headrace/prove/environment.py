@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,8 +25,7 @@ from headrace.prove.evidence import Completed, History, Invoked, SentEvent, now
 from headrace.prove.processes import MAIN, ProcessConfig, Processes, shard_name
 from headrace.prove.processes.node import NAMES
 from headrace.prove.proxy import Proxy
-from headrace.prove.relay_targets import running_targets
-from headrace.prove.relay_targets.target import RelayTarget
+from headrace.prove.relay_targets import RelayTarget, running_targets
 from headrace.relays import create_relay
 
 DATABASE = "headrace_prove"
@@ -110,6 +109,28 @@ class Environment:
             self.history.write(Completed(op=op, at=now(), outcome="unknown", error=str(error)[:300]))
             raise
         self.history.write(Completed(op=op, at=now(), outcome="ok"))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault. `inject` is a block: the fault lasts while it runs, and is healed at its end."""
+
+    name: str
+    inject: Callable[[Environment, random.Random], AbstractContextManager[str]]
+    what: str
+    needs_own_server: bool = False
+    """Only on a server that the checker started."""
+    opt_in: bool = False
+    """Only if it is named, since it changes where the server's data is."""
+    spark: bool = False
+    """Only if the run has a pipeline."""
+    relays: bool = False
+    """Only if the run has relays to servers of its own."""
+
+
+def fault(name: str, what: str, **needs: bool) -> Callable[[Callable[[Environment, random.Random], Iterator[str]]], Fault]:
+    """Makes a fault from a generator that yields once, when the fault has begun, and yields its details."""
+    return lambda inject: Fault(name, contextmanager(inject), what, **needs)
 
 
 @contextmanager

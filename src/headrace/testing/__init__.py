@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.testing.databases import DatabaseServer
-    from headrace.testing.factories import make_action, make_event
-    from headrace.testing.inspection import RuleFiring, SentAction
-    from headrace.testing.kit import Kit, TransactionKit
+    from headrace.testing.kit import Kit, RuleFiring, SentAction, TransactionKit, make_action, make_event
     from headrace.testing.steps import RunCounts
 
 __all__ = ["DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event"]
 
 _MODULES = {
     "databases": {"DatabaseServer"},
-    "factories": {"make_action", "make_event"},
-    "inspection": {"RuleFiring", "SentAction"},
-    "kit": {"Kit", "TransactionKit"},
+    "kit": {"Kit", "RuleFiring", "SentAction", "TransactionKit", "make_action", "make_event"},
     "steps": {"RunCounts"},
 }
 

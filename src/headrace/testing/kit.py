@@ -1,34 +1,205 @@
 """The test kit: publish, run everything to idle, move the clock, look at what happened.
 
 `Kit` works in a database of its own, where every step commits as on a node. `TransactionKit` works inside a transaction that the
-caller has open and will roll back. Both have the same methods; what reads or writes a row is synchronous, also in an async test."""
+caller has open and will roll back. Both have the same methods; what reads or writes a row is synchronous, also in an async test. What
+happened is read from the same tables and views as the command line reads. `make_event` and `make_action` are for tests that call a
+handler without any database."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
+import msgspec
 from psycopg import sql
+from uuid_utils.compat import uuid7
 
 from headrace import actions as action_queue
 from headrace.actions import Action, DeadLetter, list_dead_letters
-from headrace.core import JSON, Invalid, LoggedEvent, RawJSON
+from headrace.core import JSON, Invalid, LoggedEvent, RawJSON, decode, encode, map_database_errors
 from headrace.correlators import PastOutput
 from headrace.db import Connection, Target, connect, fetch_rows, fetch_value, query
 from headrace.log import outbox
 from headrace.log.topics import read_log
 from headrace.node import Headrace, run_loop
 from headrace.testing.connections import OneConnectionPool, async_view, open_transaction, sync_view
-from headrace.testing.inspection import RuleFiring, SentAction, list_firings, list_sent_actions
 from headrace.testing.steps import ApplicationSteps, RunCounts
 
 if TYPE_CHECKING:
     from headrace.testing.connections import CallerConnection
+
+
+def make_event(
+    type: str = "event",
+    payload: JSON = None,
+    *,
+    topic: str = "topic",
+    key: str | None = None,
+    headers: Mapping[str, JSON] | None = None,
+    position: int = 1,
+    partition: int = 0,
+    id: UUID | None = None,
+    emitted_at: datetime | None = None,
+    appended_at: datetime | None = None,
+    producer: str | None = None,
+) -> LoggedEvent:
+    """An event at a position of a topic's log. Its payload is what a handler would get: JSON, so that a tuple becomes a list."""
+    emitted_at = emitted_at or datetime.now(UTC)
+    return LoggedEvent(
+        position=position,
+        partition=partition,
+        id=id or uuid7(),
+        topic=topic,
+        type=type,
+        key=key,
+        payload=decode(encode(payload)),
+        headers=headers or {},
+        emitted_at=emitted_at,
+        appended_at=appended_at or emitted_at,
+        producer=producer,
+    )
+
+
+def make_action(
+    action: str = "action",
+    payload: JSON = None,
+    *,
+    key: str | None = None,
+    priority: int = 0,
+    attempt: int = 1,
+    id: UUID | None = None,
+    namespace: str | None = None,
+    event_type: str | None = None,
+    emitted_at: datetime | None = None,
+    producer: str | None = None,
+    cause: Mapping[str, JSON] | None = None,
+) -> Action:
+    """An action as its handler gets it."""
+    return Action(
+        id=id or uuid7(),
+        action=action,
+        payload=decode(encode(payload)),
+        key=key,
+        priority=priority,
+        namespace=namespace or "default",
+        event_type=event_type,
+        emitted_at=emitted_at or datetime.now(UTC),
+        producer=producer,
+        cause=cause or {},
+        attempt=attempt,
+    )
+
+
+_decode = msgspec.json.Decoder(Action).decode
+
+
+@dataclass(frozen=True)
+class RuleFiring:
+    """A rule that fired on an event, and the action it sent."""
+
+    rule: str
+    version: int
+    topic: str
+    position: int | None
+    """None for an inline rule whose event is not sequenced yet."""
+    event_id: UUID
+    action: str
+    action_id: UUID
+    fired_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentAction:
+    """An action that was sent, and what became of it."""
+
+    id: UUID
+    action: str
+    key: str | None
+    payload: JSON
+    """None for an action that was handled outside of the kit, for example by direct delivery: the queue keeps no payloads."""
+    state: Literal["queued", "retrying", "done", "dead"]
+    """`queued`: it waits, perhaps for its due time or for a handler; `retrying`: an attempt has failed."""
+    attempts: int
+    """Deliveries so far."""
+    due_at: datetime | None = None
+    error: str | None = None
+    """Of a dead letter: the error it was buried with."""
+    cause: Mapping[str, JSON] | None = None
+
+
+@dataclass(frozen=True)
+class _Result:
+    action_id: UUID
+    action: str
+    outcome: str
+    attempts: int
+
+
+def list_firings(conn: Connection, rule: str | None, namespace: str | None) -> list[RuleFiring]:
+    return fetch_rows(conn, RuleFiring, query("testing/firings"), {"rule": rule, "namespace": namespace})
+
+
+def list_sent_actions(conn: Connection, handled: Mapping[UUID, Action], namespace: str | None) -> list[SentAction]:
+    """All actions of a namespace, in the order they were sent. `handled`: those whose payloads the kit has seen."""
+    actions = [*_queued(conn, namespace), *_dead(conn, namespace)]
+    known = {action.id for action in actions}
+    for result in fetch_rows(conn, _Result, query("testing/results"), {"namespace": namespace}):
+        if result.action_id in known or result.outcome != "done":
+            continue
+        action = handled.get(result.action_id)
+        actions.append(
+            SentAction(
+                id=result.action_id,
+                action=result.action,
+                key=action.key if action else None,
+                payload=action.payload if action else None,
+                state="done",
+                attempts=result.attempts,
+                cause=action.cause if action else None,
+            )
+        )
+    # By id: a uuid v7 begins with the time.
+    return sorted(actions, key=lambda action: action.id)
+
+
+def _queued(conn: Connection, namespace: str | None) -> Iterator[SentAction]:
+    queue = fetch_value(conn, "select 'q_' || headrace.queue_name(headrace.current_namespace(%s))", (namespace,))
+    statement = sql.SQL("select q.read_ct, q.vt, q.message::text from pgmq.{} q order by q.msg_id").format(sql.Identifier(queue))
+    with map_database_errors():
+        rows = conn.execute(statement).fetchall()
+    for attempts, due_at, message in rows:
+        action = _decode(message)
+        yield SentAction(
+            id=action.id,
+            action=action.action,
+            key=action.key,
+            payload=action.payload,
+            state="retrying" if attempts else "queued",
+            attempts=attempts,
+            due_at=due_at,
+            cause=action.cause,
+        )
+
+
+def _dead(conn: Connection, namespace: str | None) -> Iterator[SentAction]:
+    for letter in list_dead_letters(conn, kind="action", limit=None, namespace=namespace):
+        if letter.original_id is not None:
+            yield SentAction(
+                id=letter.original_id,
+                action=letter.name or "",
+                key=letter.key,
+                payload=letter.payload,
+                state="dead",
+                attempts=letter.attempts,
+                error=letter.error,
+            )
+
 
 TIMEOUT_S = 30.0
 LOG_MAX = 1_000_000

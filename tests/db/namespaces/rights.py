@@ -22,7 +22,7 @@ register_consumers deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions bury_lost_action
-bury_unhandled rest_queue queue_is_empty edit_dead_letter redrive_actions discard_actions cancel_actions run_actions_now set_action_priority forget_nodes
+bury_unhandled set_queue_asleep queue_is_empty edit_dead_letter redrive_actions discard_actions cancel_actions run_actions_now set_action_priority forget_nodes
 """,
     "admin": """
 create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture drop_capture_triggers
@@ -36,8 +36,8 @@ VIEWS: dict[str, str] = {
     "any": "namespace namespace_grant topic outbox event_type action event_schema event_schema_version",
     "publish": "capture",
     "consume": """
-log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version correlator_table
-correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters rule_state event_history event_unmatched
+log archive consumer cursor event_dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version correlator_table
+correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letter rule_state event_history event_unmatched
 correlator_state correlation_history node_state pipeline_state failure pause relay relay_version relay_state stream stream_output
 """,
     "admin": "access_token hook erasure",

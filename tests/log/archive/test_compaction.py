@@ -134,6 +134,6 @@ def test_large_days_keep_files_of_their_own(
 
 def test_compaction_leaves_other_folders_alone(conn: Connection, database: Target, archived: Path, tmp_path: Path) -> None:
     before = files_in(archived)
-    writer = CatalogWriter.of(conn, database, get_topic(conn, "orders"), tmp_path / "elsewhere", iceberg=False)
+    writer = CatalogWriter.for_topic(conn, database, get_topic(conn, "orders"), tmp_path / "elsewhere", iceberg=False)
     assert compact_files(writer) == 0
     assert files_in(archived) == before

@@ -132,7 +132,7 @@ async def busy(conn: Connection, database: Target, tmp_path: Path) -> Connection
         for type_ in ("placed", "placed", "paid"):
             publish(conn, person, type_)
     done = [
-        "select count(*) >= 7 from headrace.dead_letter",
+        "select count(*) >= 7 from headrace.event_dead_letter",
         "select count(*) >= 4 from headrace.action_dead_letters()",
         "select count(*) >= 4 from headrace.correlation",
         "select count(*) = 2 from headrace.log l join headrace.topic t using (topic_id) where t.topic = 'returns'",

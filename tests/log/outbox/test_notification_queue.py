@@ -8,7 +8,7 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.log.topics import read_log
-from headrace.observe.doctor.server import check_server
+from headrace.observe.doctor.checks import check_server
 from headrace.observe.metrics import read_metrics
 from tests.builders import drain, publish, topic
 from tests.conftest import FAST, remove_server, temporary_folder
@@ -49,7 +49,7 @@ def test_full_notification_queue_fails_no_publisher_and_no_sequencer() -> None:
                 conn.execute("insert into headrace.rule (rule, topic, event_type, action) values ('r', 'orders', 'placed', 'A')")
                 conn.execute("select headrace.send_action('A')")
                 drain(conn)
-                assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("poll",)
+                assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("poll",)
                 assert [event.payload for event in read_log(conn, "orders")] == [1]
                 assert usage(conn) > 0.5
                 assert {check: level for check, level, *_ in check_server(conn)}["notifications"] == "warning"

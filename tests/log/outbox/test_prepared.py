@@ -40,7 +40,7 @@ def test_publish_in_a_prepared_transaction_reaches_a_sleeping_topic(prepared_dsn
         publisher.execute("commit prepared 'order 1'")
         assert drain(conn) == 2
         assert numbers(conn) == [1, 2]
-        assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("poll",)
+        assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("poll",)
 
 
 def test_setting_brings_the_notification_back(prepared_dsn: str) -> None:

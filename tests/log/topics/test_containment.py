@@ -64,7 +64,7 @@ def test_failing_topic_lets_the_sequencer_sleep(conn: Connection) -> None:
     lose_branch(conn, "broken")
     publish(conn, 2, topic="broken")
     assert drain(conn) == 0
-    assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("sleep",)
+    assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("sleep",)
 
 
 def test_sparse_backfill_proceeds_with_few_locks_per_step(conn: Connection) -> None:

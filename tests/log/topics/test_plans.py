@@ -105,7 +105,7 @@ def test_idle_poll_reads_almost_nothing(busy: Connection) -> None:
     busy.execute("vacuum headrace_internal.outbox")
     with reads(busy, "outbox", "log") as seen:
         busy.execute("select headrace.sequence(1000)")
-        busy.execute("select headrace_internal.sequencer_rest(0.25)")
+        busy.execute("select headrace_internal.mark_idle_topics(0.25)")
     assert seen.rows <= 20
 
 
@@ -113,7 +113,7 @@ def test_going_to_sleep_does_not_read_waiting_events(busy: Connection) -> None:
     # Analyzed with many rows for one topic: a join would look cheap.
     busy.execute("analyze")
     with reads(busy, "outbox", "log") as seen:
-        busy.execute("select headrace_internal.sequencer_rest(0)")
+        busy.execute("select headrace_internal.mark_idle_topics(0)")
     assert seen.rows <= 20
 
 

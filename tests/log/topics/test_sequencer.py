@@ -187,7 +187,7 @@ def test_publisher_notifies_only_a_sleeping_sequencer(conn: Connection, second: 
     publish(conn, 2)
     assert notifications(second, conn) == 0
     drain(conn)
-    assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("sleep",)
+    assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("sleep",)
     publish(conn, 3)
     assert notifications(second, conn) == 1
 
@@ -223,16 +223,16 @@ def test_sequencer_keeps_watch_while_a_publisher_is_open(conn: Connection, secon
     fill(conn, 1)
     with second.transaction():
         publish(second, 2)
-        assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("watch",)
+        assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("watch",)
     drain(conn)
-    assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("sleep",)
+    assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("sleep",)
 
 
 def test_unsequenced_events_keep_a_topic_awake(conn: Connection) -> None:
     topic(conn)
     fill(conn, 1)
     publish(conn, 2)
-    assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("busy",)
+    assert conn.execute("select headrace_internal.mark_idle_topics(0)").fetchone() == ("busy",)
 
 
 def outbox_bytes(conn: Connection) -> int:

@@ -116,7 +116,7 @@ async def test_deletion_reads_only_the_rows_it_deletes_batch_by_batch(
         daily.execute("analyze headrace_internal.firing")
     with daily.transaction():
         before = rows_read(daily, "firing")
-        assert forget(daily, "p_piece => 50, p_most => '0 s'") == 50
+        assert forget(daily, "p_piece => 50, p_time_max => '0 s'") == 50
         # Once to find them, once to delete them.
         assert rows_read(daily, "firing") - before <= 2 * 50 + 20
     assert forget(daily, "p_piece => 50") == 150
@@ -128,6 +128,6 @@ async def test_two_nodes_delete_lineage_without_waiting_for_each_other(
     await react_for_days(daily, reactor, correlators)
     second.execute("set lock_timeout = '1 s'")
     with daily.transaction():
-        assert forget(daily, "p_piece => 1, p_most => '0 s'") == 2
+        assert forget(daily, "p_piece => 1, p_time_max => '0 s'") == 2
         assert forget(second) == 2
     assert (fired(daily), pushed(daily)) == ([3, 4], [3, 4])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from headrace.core import DurationHistogram
 from headrace.observe.metrics import Sample, metric_family, render
-from headrace.observe.metrics.exposition import limit_histograms
 from headrace.observe.metrics.families import SERIES_MAX, limit_series
+from headrace.observe.metrics.prometheus import limit_histograms
 
 
 def test_series_beyond_the_maximum_are_combined() -> None:
     lag, age = metric_family("headrace_consumer_lag_events"), metric_family("headrace_consumer_lag_seconds")
     for family, rest in ((lag, 3 + 4 + 5), (age, 5)):
         samples = [Sample(family, ("n", "t", f"c{n}"), n) for n in range(1, 6)]
-        limited = limit_series(family, samples, most=2)
+        limited = limit_series(family, samples, series_max=2)
         assert limited == [*samples[:2], Sample(family, ("other", "other", "other"), rest)]
-        assert limit_series(family, samples, most=5) == samples
+        assert limit_series(family, samples, series_max=5) == samples
 
 
 def test_a_scrape_has_no_more_series_than_the_maximum() -> None:
@@ -29,7 +29,7 @@ def test_histograms_beyond_the_maximum_are_added_up() -> None:
     durations = {("action", f"a{n}"): DurationHistogram() for n in range(100)}
     for histogram in durations.values():
         histogram.observe(0.003)
-    limited = limit_histograms(durations, most=10)
+    limited = limit_histograms(durations, series_max=10)
     assert len(limited) == 11 and sum(limited["other", "other"].counts) == 90
 
 

@@ -28,7 +28,7 @@ def move(conn: Connection, position: int, *, partition: int = 0) -> None:
 @asynccontextmanager
 async def metrics_of(database: Target, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DatabaseMetrics]:
     """The metrics as a node reads them, each time anew."""
-    monkeypatch.setattr("headrace.observe.metrics.reading.AGE_MIN_S", 0)
+    monkeypatch.setattr("headrace.observe.metrics.families.AGE_MIN_S", 0)
     pool = create_pool(database, size=1)
     await pool.open()
     try:

@@ -51,7 +51,7 @@ def test_table_escapes_text_and_aligns_counts() -> None:
 
 
 def test_missing_library_is_reported_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.observe.reports.charts.find_spec", lambda _: None)
+    monkeypatch.setattr("headrace.observe.reports.find_spec", lambda _: None)
     with pytest.raises(NotFound, match=r"headrace\[report\]"):
         require_charts()
 

@@ -15,7 +15,7 @@ from headrace.db import AsyncConnection
 from headrace.log.outbox import publish, publish_many
 from headrace.log.topics import read_log
 from headrace.node import Headrace
-from headrace.observe.tracing.instruments import BUCKETS_S
+from headrace.observe.tracing.tracer import BUCKETS_S
 from headrace.testing import Kit
 from tests.observe.tracing.conftest import Spans
 from tests.telemetry import metric_reader

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from headrace.db.server import free_port
-from headrace.prove.relay_targets.rabbitmq import PROGRAM, RabbitMQNode
+from headrace.prove.relay_targets.brokers import PROGRAM, RabbitMQNode
 from tests.builders import ROOT
 from tests.conftest import temporary_folder
 from tests.debian import find_program, install

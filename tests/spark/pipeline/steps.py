@@ -76,7 +76,7 @@ def append_events(conn: Connection, count: int, *, seed: int, ago_s: int = 3600)
     shift_clock(conn, "0")
 
 
-async def run_database(target: Target, *, most: int | None = None, batches: int = 1_000_000) -> None:
+async def run_database(target: Target, *, limit: int | None = None, batches: int = 1_000_000) -> None:
     """Runs the database's engine, at most `batches` batches of each consumer."""
     async with database_engine(target) as (rules, correlators):
         while await rules.compile_once() or await correlators.compile_once():
@@ -87,7 +87,7 @@ async def run_database(target: Target, *, most: int | None = None, batches: int 
                 left -= 1
         for watched in await correlators.watched():
             left = batches
-            while left and (await correlators.step_once(watched, most=most) or await correlators.tick_once(watched)):
+            while left and (await correlators.step_once(watched, limit=limit) or await correlators.tick_once(watched)):
                 left -= 1
 
 

@@ -39,7 +39,7 @@ async def test_moving_in_the_middle_of_a_stream_changes_nothing(
             run_spark(pipeline, batches=1 + turn % 2)
             set_engine(theirs, "cars", "database")
             assert pipeline.step() is None and pipeline.tick() is None
-            await run_database(other, most=7, batches=2)
+            await run_database(other, limit=7, batches=2)
         set_engine(theirs, "cars", "spark")
         run_spark(pipeline)
         assert list(differences(read_results(ours, in_order=False), read_results(theirs, in_order=False))) == []

@@ -130,7 +130,7 @@ def test_commit_fails_if_a_server_crash_has_lost_staged_rows(conn: Connection, s
     sink_options = options(secret)
     attempt = stage(sink_options, "query", 0, [batch(1, 2)])
     conn.execute("delete from headrace_internal.spark_stage where place = 1")
-    with pytest.raises(Conflict, match="brought 2 rows, and 1 of them are there"):
+    with pytest.raises(Conflict, match="declared 2 rows, but 1 were staged"):
         commit(sink_options, "query", 0, [attempt])
     commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1, 2)])])
     drain(conn)
@@ -143,7 +143,7 @@ def test_repeated_batch_with_other_rows_is_rejected(conn: Connection, secret: st
     topic(conn)
     sink_options = options(secret)
     commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1, 2)])])
-    with pytest.raises(Conflict, match="was written with 2 rows, and comes again with 3"):
+    with pytest.raises(Conflict, match="was committed with 2 rows and is now repeated with 3"):
         commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1, 2, 3)])])
 
 

@@ -24,7 +24,7 @@ def page_addresses(database: Target, namespace: str) -> dict[str, str]:
         own = "namespace = %(namespace)s"
         topic = find(f"select topic from headrace.topic where {own} and topic not like 'headrace.%%' order by topic_id limit 1")
         consumer = find(
-            f"""select t.topic || '/' || c.consumer from headrace.dead_letter d join headrace.consumer c using (consumer_id)
+            f"""select t.topic || '/' || c.consumer from headrace.event_dead_letter d join headrace.consumer c using (consumer_id)
             join headrace.topic t using (topic_id) where {own} and d.error is not null limit 1"""
         )
         rule = find(f"select rule from headrace.rule_state where {own} order by rule limit 1")

@@ -1,5 +1,5 @@
 -- name: attempts
--- The failed attempts of some actions, oldest first. Index: attempt_action.
+-- Selects the failed attempts of some actions, oldest first. Index: attempt_action.
 select a.action_id, a.action, a.attempt, a.error, a.traceback, a.follows, a.retry_at, a.duration_s, a.node_id, a.failed_at, a.attempts_max
 from headrace.attempt a
 where a.action_id = any (%(action_ids)s::uuid[])
@@ -28,7 +28,7 @@ select 'event' as kind, concat_ws('/', t.topic, c.consumer, d.position) as id, t
     d.edited_payload is not null as edited, d.payload as original_payload, d.state,
     d.reason, d.error, d.error_group, d.traceback, d.attempts, d.buried_at,
     null::timestamptz as redriven_at, null::jsonb as envelope, d.partition, d.position, d.headers
-from headrace.dead_letter d
+from headrace.event_dead_letter d
 join headrace.consumer c on c.consumer_id = d.consumer_id
 join headrace.topic t on t.topic_id = c.topic_id
 where t.namespace = headrace.current_namespace(%(namespace)s)
@@ -49,7 +49,7 @@ select 'event', e.source, null, e.reason, e.error_group, count(*), min(e.buried_
     concat_ws('/', e.source, max(e.position))
 from (
     select t.topic || '/' || c.consumer as source, d.reason, d.error_group, d.buried_at, d.position
-    from headrace.dead_letter d
+    from headrace.event_dead_letter d
     join headrace.consumer c on c.consumer_id = d.consumer_id
     join headrace.topic t on t.topic_id = c.topic_id
     where t.namespace = headrace.current_namespace(%(namespace)s) and d.state in ('dead', 'behind', 'redrive')) e
@@ -64,13 +64,13 @@ where p.namespace = headrace.current_namespace(%(namespace)s)
 order by p.kind, p.name;
 
 -- name: queued
--- The actions in a namespace's queue, oldest first. Indexes: see headrace.queued_actions.
+-- Selects the actions in a namespace's queue, oldest first. Indexes: see headrace.queued_actions.
 select a.action_id, a.action, a.key, a.state, a.priority, a.attempts, a.attempts_max, a.sent_at, a.due_at, a.error, a.failed_at,
     a.producer, a.cause, a.unique_key, a.payload
 from headrace.queued_actions(%(action)s, %(key)s, %(state)s, %(older_than)s, %(ids)s, %(limit)s, %(namespace)s) a;
 
 -- name: results
--- The results of some actions, oldest first. Index: action_result_action.
+-- Selects the results of some actions, oldest first. Index: action_result_action.
 select r.action_id, r.action, r.outcome, r.attempts, r.duration_s, r.node_id, r.ended_at, r.event_id
 from headrace.action_result r
 where r.action_id = any (%(action_ids)s::uuid[])

@@ -24,7 +24,7 @@ from (
 where p.namespace in (select k.namespace from headrace_internal.caller_level k where k.level = 'consume');
 
 -- All dead letters: events of consumers and actions of queues, with the payload that a redrive delivers.
-create or replace view headrace.dead_letters with (security_barrier) as
+create or replace view headrace.dead_letter with (security_barrier) as
 select t.namespace, 'event' as kind, d.dead_letter_id, t.topic || '/' || c.consumer as source, d.event_id as id, d.type as name, d.key,
     coalesce(d.edited_payload, d.payload) as payload, d.state, d.reason, d.error, d.attempts, d.buried_at
 from headrace_internal.dead_letter d

@@ -4,7 +4,7 @@ select {event e}
 from headrace.claim_events(%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean) e;
 
 -- name: event_texts
--- The events of a statement with JSON as text: how a driver decodes jsonb is the application's choice.
+-- Selects the events of a statement with JSON as text: how a driver decodes jsonb is the application's choice.
 select {event e as text} from (/* statement */) e;
 
 -- name: lag
@@ -20,7 +20,7 @@ where g.namespace = headrace.current_namespace(%(namespace)s)
 order by g.topic, g.consumer, g.partition;
 
 -- name: new_consumer
--- How many events are behind a consumer that was just created, and which other consumers of its topic no live node runs.
+-- Selects how many events are behind a consumer that was just created, and which other consumers of its topic no live node runs.
 select coalesce(sum(c.lag_events) filter (where c.consumer = %(consumer)s), 0)::bigint as behind,
     array_agg(distinct c.consumer order by c.consumer) filter (
         where c.consumer <> %(consumer)s and c.nodes = 0 and c.consumer not like 'headrace.%%' and c.consumer not like 'relay.%%') as idle
@@ -28,11 +28,11 @@ from headrace.consumer_lag c
 where c.namespace = headrace.current_namespace(%(namespace)s) and c.topic = %(topic)s;
 
 -- name: redriven_event
--- The event of a dead letter, as its handler gets it again. See headrace.redriven_event.
+-- Selects the event of a dead letter as its handler gets it again. See headrace.redriven_event.
 select {event e} from headrace.redriven_event(%(dead_letter_id)s) e;
 
 -- name: settings
--- The settings of one consumer, with what became of its condition. Raises HR101 for an unknown topic. Index: consumer_name_unique.
+-- Selects the settings of one consumer, with what became of its condition. Raises HR101 for an unknown topic. Index: consumer_name_unique.
 select t.namespace, t.topic, c.consumer, c.ordered_by, c.condition, c.condition_status, c.condition_error, c.attempts_max, c.backoff_s,
     c.backoff_max_s, c.when_exhausted, c.key_order, c.created_at
 from headrace.consumer c

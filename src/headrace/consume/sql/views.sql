@@ -43,7 +43,7 @@ cross join lateral (
 where t.namespace in (select k.namespace from headrace_internal.caller_level k where k.level = 'consume');
 
 -- Events that a consumer could not handle, and the events of their keys that wait behind them.
-create or replace view headrace.dead_letter with (security_barrier) as
+create or replace view headrace.event_dead_letter with (security_barrier) as
 select d.dead_letter_id, d.consumer_id, d.partition, d.position, d.event_id, d.type, d.key, d.payload, d.headers,
     d.state, d.reason, d.error, d.traceback, d.attempts, d.buried_at, d.ended_at, headrace_internal.error_group(d.error) as error_group,
     d.edited_payload

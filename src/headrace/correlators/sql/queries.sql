@@ -1,5 +1,5 @@
 -- name: active_table
--- The table of a correlator's active version, how much evidence it keeps, and whether it forgets keys.
+-- Selects the table of a correlator's active version, how much evidence it keeps, and whether it forgets keys.
 select t.compiled, v.evidence_max, v.forget_after is not null
 from headrace_internal.correlator_table t
 join headrace_internal.correlator_version v on v.version_id = t.version_id
@@ -54,16 +54,16 @@ where f.version_id = %(version_id)s
 order by f.output_at, f.position nulls first, f.place;
 
 -- name: corpus_partitions
--- The time partitions of a log.
+-- Selects the time partitions of a log.
 select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = %(log)s::regclass;
 
 -- name: corpus_state
--- The table of a correlator, and the state of its one instance; null at the start.
+-- Selects the table of a correlator, and the state of its one instance; null at the start.
 select t.compiled, (select i.units from headrace_internal.correlator_instance i where i.correlator_id = t.correlator_id and i.key = '')
 from headrace_internal.correlator_table t where t.correlator_id = %(correlator_id)s;
 
 -- name: correlations
--- The newest outputs of a correlator, also of a dropped one, the oldest of them first. Index: correlation_once.
+-- Selects the newest outputs of a correlator, also of a dropped one, the oldest of them first. Index: correlation_once.
 select h.correlator, h.version, h.topic, h.key, h.token, h.output_at, h.position, h.event_id, h.evidence, h.evidence_total,
     h.becomes, h.name, h.output_id, h.captured
 from (
@@ -78,7 +78,7 @@ from (
 order by h.correlation_id
 
 -- name: correlators
--- The correlators of a namespace with their state.
+-- Selects the correlators of a namespace with their state.
 select c.correlator as name, c.topic, c.pattern, c.outputs, c.key, c.forget_after, c.evidence_max, c.active, c.allow_feedback,
     c.correlator_id, c.version_id, c.namespace, c.source, c.version, c.status, c.error, c.warning, c.since_position, c.carried,
     c.restarted, c.written_at, c.written_by, c.paused
@@ -102,21 +102,21 @@ update headrace.correlator c set dropped = true
 where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator = %(correlator)s;
 
 -- name: due_instances
--- The instances whose timers are due by a settled time, the earliest first. Index: correlator_instance_due.
+-- Selects the instances whose timers are due by a settled time, the earliest first. Index: correlator_instance_due.
 select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
 from headrace_internal.correlator_instance i
 where i.correlator_id = %(correlator_id)s and i.deadline <= %(settled)s
 order by i.deadline limit %(max)s;
 
 -- name: evidence
--- The events at some positions of a topic that are still in the log. Index: log_position.
+-- Selects the events at some positions of a topic that are still in the log. Index: log_position.
 select l.position, l.type, l.key, l.emitted_at, l.payload
 from headrace.log l
 where l.topic_id = headrace.topic_id(%(topic)s, %(namespace)s) and l.position = any (%(positions)s::bigint[])
 order by l.position;
 
 -- name: instance_counts
--- How many keys stand where. Index: correlator_instance_pkey.
+-- Selects how many keys stand where. Index: correlator_instance_pkey.
 select i.units, count(*)
 from headrace.correlator c
 join headrace.correlator_instance i on i.correlator_id = c.correlator_id
@@ -124,7 +124,7 @@ where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator =
 group by i.units;
 
 -- name: key_events
--- The newest events of a key of a correlator, oldest first, with payload and headers as texts so that no digit is lost. {key} is the
+-- Selects the newest events of a key of a correlator, oldest first, with payload and headers as texts so that no digit is lost. {key} is the
 -- key's expression, printed from our own tree. Reads the topic from a time on. Index: log_position.
 select e.position, e.type, e.key, e.payload, e.headers, e.emitted_at, e.appended_at
 from (
@@ -138,13 +138,13 @@ from (
 order by e.position
 
 -- name: key_instance
--- The instance of a key. Index: correlator_instance_pkey.
+-- Selects the instance of a key. Index: correlator_instance_pkey.
 select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
 from headrace.correlator_instance i
 where i.correlator_id = %(correlator_id)s and i.key = %(key)s;
 
 -- name: key_pushed
--- The time of the topic now, and how many tokens a key has pushed in all versions. Index: correlation_once.
+-- Selects the time of the topic now, and how many tokens a key has pushed in all versions. Index: correlation_once.
 select coalesce(headrace.log_clock(c.topic_id), headrace.clock()), (
     select count(*) from headrace.correlation f
     where f.key = %(key)s and f.version_id in (
@@ -152,14 +152,14 @@ select coalesce(headrace.log_clock(c.topic_id), headrace.clock()), (
 from headrace.correlator c where c.correlator_id = %(correlator_id)s;
 
 -- name: newest_position
--- The first and the last position of a topic's log; no row while it is empty. Index: log_position, backwards.
+-- Selects the first and the last position of a topic's log; no row while it is empty. Index: log_position, backwards.
 select t.topic_id, t.dropped_to + 1, h.position
 from headrace.topic t
 cross join lateral headrace.log_head(t.topic_id) h
 where t.namespace = headrace.current_namespace(%(namespace)s) and t.topic = %(topic)s;
 
 -- name: next_due_s
--- How many seconds until the correlator's next timer is due; null where it waits for events anyway
+-- Selects how many seconds until the correlator's next timer is due; null where it waits for events anyway
 -- or is paused. Index: correlator_instance_due.
 select extract(epoch from min(i.deadline) - headrace.clock())
 from headrace_internal.correlator_instance i
@@ -171,7 +171,7 @@ where i.correlator_id = %(correlator_id)s and i.deadline is not null
         where t.correlator_id = %(correlator_id)s);
 
 -- name: other_correlators
--- The correlators of a namespace that run and publish events, but one: what could lead back to it.
+-- Selects the correlators of a namespace that run and publish events, but one: what could lead back to it.
 select c.correlator, c.topic, t.compiled, c.outputs
 from headrace.correlator c
 join headrace.correlator_table t on t.correlator_id = c.correlator_id
@@ -180,7 +180,7 @@ where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator <
 order by c.correlator;
 
 -- name: pending_correlator_versions
--- A correlator's versions to compile, oldest first. Index: correlator_version_pending.
+-- Selects a correlator's versions to compile, oldest first. Index: correlator_version_pending.
 select v.version_id, v.namespace, v.correlator, t.topic, v.topic_id, v.key, v.pattern, v.outputs, v.active, v.allow_feedback, v.restart,
     v.dropped, n.unknown_names, v.forget_after is not null as forgets
 from headrace_internal.correlator_version v
@@ -207,7 +207,7 @@ where not exists (select from headrace_internal.failure f
 order by k.correlator_id;
 
 -- name: read_instances
--- The instances of these keys. Index: correlator_instance_pkey.
+-- Selects the instances of these keys. Index: correlator_instance_pkey.
 select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
 from unnest(%(keys)s::text[]) k (key)
 cross join lateral (
@@ -217,7 +217,7 @@ cross join lateral (
 ) i;
 
 -- name: read_symbols
--- The events of a batch as a node steps them: position, key, time in microseconds, and {{values}}, their symbols or facts.
+-- Selects the events of a batch as a node steps them: position, key, time in microseconds, and {{values}}, their symbols or facts.
 -- Index: log_position.
 select s.position, s.key, (extract(epoch from s.appended_at) * 1000000)::bigint as time, {values}
 from headrace_internal.read_symbols(%s, %s, %s) s;
@@ -231,7 +231,7 @@ where topic_id = {topic_id} and position > {after}
 order by position
 
 -- name: running_table
--- The table that runs, and the key its instances have.
+-- Selects the table that runs, and the key its instances have.
 select t.compiled, v.key
 from headrace.correlator c
 join headrace.correlator_table t on t.correlator_id = c.correlator_id
@@ -253,14 +253,14 @@ from headrace_internal.{log}
 where position > $1 and position <= $2{types}
 
 -- name: topic_time
--- A topic with its last position and the time up to which its timers may have fired: its clock's. Index: log_position, backwards.
+-- Selects a topic with its last position and the time up to which its timers may have fired: its clock's. Index: log_position, backwards.
 select t.topic_id, coalesce(l.position, 0), case when t.clock = 'server' then headrace.clock() else l.appended_at end
 from headrace.topic t
 left join lateral headrace.log_head(t.topic_id) l on true
 where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
 
 -- name: watched_correlators
--- The correlators with an active version.
+-- Selects the correlators with an active version.
 select t.correlator_id, t.version_id, t.consumer_id, v.topic_id, v.correlator, o.topic, v.namespace, t.simple
 from headrace_internal.correlator_table t
 join headrace_internal.correlator_version v on v.version_id = t.version_id

@@ -3,7 +3,7 @@
 update headrace_internal.namespace n set unknown_names = %(unknown_names)s where n.namespace = %(namespace)s;
 
 -- name: applied_migrations
--- The applied steps, with the checksums of their texts.
+-- Selects the applied steps, with the checksums of their texts.
 select name, checksum from headrace_internal.migration;
 
 -- name: bootstrap
@@ -41,17 +41,17 @@ join pg_catalog.pg_settings s on s.name operator(pg_catalog.=) setting.key
 where s.source operator(pg_catalog.=) 'default';
 
 -- name: count_dead_letters
--- How many actions are dead letters, in all namespaces.
+-- Selects how many actions are dead letters, in all namespaces.
 select coalesce(sum(m.queue_length), 0)
 from headrace_internal.namespace n
 cross join lateral pgmq.metrics(headrace_internal.dead_letter_queue(headrace_internal.queue_of(n.namespace))) m;
 
 -- name: count_topics
--- How many topics there are, in all namespaces.
+-- Selects how many topics there are, in all namespaces.
 select count(*) from headrace_internal.topic;
 
 -- name: count_waiting_actions
--- How many actions wait or are in flight, in all namespaces.
+-- Selects how many actions wait or are in flight, in all namespaces.
 select coalesce(sum(m.queue_length), 0)
 from headrace_internal.namespace n
 cross join lateral pgmq.metrics(headrace.queue_name(n.namespace)) m;
@@ -65,7 +65,7 @@ where %(namespace)s::text is null or g.namespace = %(namespace)s
 order by g.namespace, r.rolname, g.level;
 
 -- name: namespaces
--- The namespaces that the current role may see, with the number of topics and of roles with a grant.
+-- Selects the namespaces that the current role may see, with the number of topics and of roles with a grant.
 select n.namespace, n.created_at,
     (select count(*) from headrace.topic t where t.namespace = n.namespace) as topics,
     (select count(distinct g.role) from headrace.namespace_grant g where g.namespace = n.namespace) as roles,

@@ -1,5 +1,5 @@
 -- name: actions
--- The actions of a namespace: registered ones, and those that only rules name or only nodes handle.
+-- Selects the actions of a namespace: registered ones, and those that only rules name or only nodes handle.
 with registered as (
     select a.action, a.description from headrace.action a where a.namespace = headrace.current_namespace(%(namespace)s)
 ), ruled as (
@@ -19,7 +19,7 @@ left join handled h using (action)
 order by a.action;
 
 -- name: event_types
--- The event types of a namespace: registered ones, and those that only rules name.
+-- Selects the event types of a namespace: registered ones, and those that only rules name.
 select coalesce(e.event_type, r.event_type) as name, e.event_type is not null as registered, e.description,
     coalesce(r.rules, 0) as rules
 from (select event_type, description from headrace.event_type where namespace = headrace.current_namespace(%(namespace)s)) e
@@ -42,7 +42,7 @@ update headrace.schedule s set source = %(source)s
 where s.namespace = headrace.current_namespace(%(namespace)s) and s.schedule = %(name)s;
 
 -- name: schedules
--- The schedules of a namespace as they were written. Index: schedule_name_unique.
+-- Selects the schedules of a namespace as they were written. Index: schedule_name_unique.
 select s.schedule as name, s.cron, t.topic, s.type, s.payload, s.zone, s.key, s.headers, s.missed, s.missed_max, s.grace_s,
     s.active, s.source
 from headrace.schedule s

@@ -1,17 +1,17 @@
 -- name: airport_totals
--- The consumer's counts over all airports.
+-- Selects the consumer's counts over all airports.
 select coalesce(sum(a.departures), 0)::bigint as departures, coalesce(sum(a.arrivals), 0)::bigint as arrivals,
     coalesce(sum(a.cancelled), 0)::bigint as cancelled, coalesce(sum(a.delay_min), 0)::bigint as delay_min
 from airport a;
 
 -- name: busiest
--- The airports with the most flights.
+-- Selects the airports with the most flights.
 select a.airport, a.departures, a.arrivals, a.cancelled,
     case when a.departures > 0 then round(a.delay_min::numeric / a.departures, 1)::double precision end as mean_delay_min
 from airport a order by a.departures + a.arrivals desc, a.airport limit 6;
 
 -- name: correlator_totals
--- How often correlators pushed each token, and how many of its actions or events are done.
+-- Selects how often correlators pushed each token, and how many of its actions or events are done.
 select h.correlator, h.token, min(h.name) as becomes, count(*) as outputs,
     count(*) filter (where e.outcome = 'done' or l.event_id is not null) as done
 from headrace.correlation_history h
@@ -31,7 +31,7 @@ set departures = a.departures + excluded.departures, arrivals = a.arrivals + exc
     cancelled = a.cancelled + excluded.cancelled, delay_min = a.delay_min + excluded.delay_min;
 
 -- name: count_logged
--- How many of these events are in the log. Index: log_event_id.
+-- Selects how many of these events are in the log. Index: log_event_id.
 select count(*) from headrace_internal.log l where l.topic_id = (select headrace.topic_id('flights')) and l.event_id = any(%(ids)s);
 
 -- name: live_handled
@@ -93,7 +93,7 @@ insert into dispatch (action_id, action, key) values (%(action_id)s, %(action)s,
 insert into notice (position, tailnum, origin, dest, delay_min) values (%s, %s, %s, %s, %s);
 
 -- name: rule_totals
--- How often each rule fired, and how its actions ended. Index: action_result_action.
+-- Selects how often each rule fired, and how its actions ended. Index: action_result_action.
 select r.rule, r.action, count(f.firing_id) as firings, count(*) filter (where e.outcome = 'done') as done,
     count(*) filter (where e.outcome = 'dead') as dead
 from headrace_internal.rule r
@@ -104,7 +104,7 @@ group by r.rule, r.action
 order by r.rule;
 
 -- name: tables
--- The demo's own tables, as an application has them: outside the schema headrace.
+-- Creates the demo's own tables, as an application has them: outside the schema headrace.
 create table airport (
     airport    text   not null primary key,
     departures bigint not null default 0,

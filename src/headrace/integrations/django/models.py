@@ -84,7 +84,7 @@ class DeadLetter(ReadOnlyModel):
 
     class Meta:
         managed = False
-        db_table = '"headrace"."dead_letters"'
+        db_table = '"headrace"."dead_letter"'
         ordering = ("-buried_at",)
 
     def __str__(self) -> str:

@@ -49,7 +49,7 @@ def find_file_ranges(conn: Connection, span: StoredRange, *, folder: str | None 
     with map_database_errors():
         statement = literal_query("log/archive/files", topic_id=span.topic_id, first=span.first, until=span.until)
         rows = conn.execute(statement.encode()).fetchall()
-    return [FileRange.of(row, span, folder) for row in rows]
+    return [FileRange.from_row(row, span, folder) for row in rows]
 
 
 def find_position_at(conn: Connection, span: StoredRange, at: datetime, *, folder: str | None = None) -> int:
@@ -58,7 +58,7 @@ def find_position_at(conn: Connection, span: StoredRange, at: datetime, *, folde
     with map_database_errors():
         row = conn.execute(query("log/archive/file_at"), parameters).fetchone() if span.first < span.log_first else None
         if row is not None:
-            position = first_position_at(FileRange.of(row, replace(span, until=span.log_first), folder), at)
+            position = first_position_at(FileRange.from_row(row, replace(span, until=span.log_first), folder), at)
             if position is not None:
                 return position
         # Index: log_position, in the time partitions from there on.

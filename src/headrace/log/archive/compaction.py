@@ -80,14 +80,14 @@ def _compact(writer: CatalogWriter, members: Sequence[ArchivedFile]) -> int:
     path = root / _name(topic, days)
     temporary = temporary_path(path)
     try:
-        for _ in write_file(temporary, _rows(root, members), Origin.of(writer.conn, topic.topic_id).metadata()):
+        for _ in write_file(temporary, _rows(root, members), Origin.for_topic(writer.conn, topic.topic_id).metadata()):
             pass
         if (content := read_content(temporary)) != days.content:
             raise ArchiveMismatch(f"together they hold {content}; the catalog says {days.content}")
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    record_files(writer, [RecordedFile.of(days, path, root)])
+    record_files(writer, [RecordedFile.from_path(days, path, root)])
     return len(members)
 
 

@@ -67,7 +67,7 @@ class CatalogWriter:
     iceberg: bool = False
 
     @classmethod
-    def of(cls, conn: Connection, target: Target, topic: Topic, root: Path, *, iceberg: bool) -> CatalogWriter:
+    def for_topic(cls, conn: Connection, target: Target, topic: Topic, root: Path, *, iceberg: bool) -> CatalogWriter:
         """For a topic that has a table already, `iceberg` need not be asked for. Raises PackageMissing, Forbidden."""
         is_kept = has_iceberg_table(conn, topic)
         if iceberg and not is_kept:

@@ -25,7 +25,7 @@ class Origin:
     epoch: str
 
     @classmethod
-    def of(cls, conn: Connection, topic_id: int) -> Origin:
+    def for_topic(cls, conn: Connection, topic_id: int) -> Origin:
         epoch = str(fetch_value(conn, "select headrace.log_epoch()"))
         database = fetch_value(conn, "select d.oid from pg_database d where d.datname = current_database()")
         return cls(f"{epoch.partition(':')[0]}/{database}/{topic_id}", epoch)

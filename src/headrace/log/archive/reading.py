@@ -50,7 +50,7 @@ class FileRange:
     until: int
 
     @classmethod
-    def of(cls, row: Sequence[Any], span: StoredRange, folder: str | None) -> FileRange:
+    def from_row(cls, row: Sequence[Any], span: StoredRange, folder: str | None) -> FileRange:
         """From a row of the query log/archive/files, cut to a range. `folder` is where the files are now, if they were moved."""
         first, until, recorded_folder, file = row
         return cls(str(Path(folder or recorded_folder) / file), max(first, span.first), min(until, span.until))

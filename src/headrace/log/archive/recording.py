@@ -63,7 +63,7 @@ class RecordedFile(ArchivedDays):
     file_bytes: int
 
     @classmethod
-    def of(cls, days: ArchivedDays, path: Path, root: Path) -> RecordedFile:
+    def from_path(cls, days: ArchivedDays, path: Path, root: Path) -> RecordedFile:
         """The file that has been written under its temporary name."""
         return cls(**asdict(days), file=str(path.relative_to(root)), file_bytes=temporary_path(path).stat().st_size)
 

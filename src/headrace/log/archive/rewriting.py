@@ -118,8 +118,8 @@ def _erase_in_file(
         raise ArchiveMismatch(f"{path}, written again, holds {content}; expected {days.content}; see headrace archive verify")
     new = root / file_name(topic.namespace, topic.topic, file.day, content)
     temporary.replace(temporary_path(new))
-    writer = CatalogWriter.of(conn, target, topic, root, iceberg=False)
-    record_files(writer, [RecordedFile.of(days, new, root)])
+    writer = CatalogWriter.for_topic(conn, target, topic, root, iceberg=False)
+    record_files(writer, [RecordedFile.from_path(days, new, root)])
     return count
 
 

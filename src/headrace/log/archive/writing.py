@@ -101,7 +101,7 @@ def archive_topic(
         topic_ = get_topic(conn, topic, namespace=namespace)
         lock_archive(conn, topic_)
         erase_pending(conn, target, topic_)
-        writer = CatalogWriter.of(conn, target, topic_, root, iceberg=iceberg)
+        writer = CatalogWriter.for_topic(conn, target, topic_, root, iceberg=iceberg)
         with _connect_arrow(target) as arrow:
             closed = list_closed_partitions(conn, topic, before=before, namespace=namespace)
             due = [partition for partition in closed if partition.events and not partition.archived]
@@ -121,7 +121,7 @@ def _archive_partition(
 ) -> Generator[ArchiveProgress, None, ArchiveProgress]:
     conn, topic, root = writer.conn, writer.topic, writer.root
     files = []
-    origin = Origin.of(conn, topic.topic_id)
+    origin = Origin.for_topic(conn, topic.topic_id)
     recorded = {Path(file.folder) / file.file for file in list_archive(conn, topic.topic, namespace=topic.namespace)}
     for days in join_days(_days(conn, topic, partition)):
         expected = days.content
@@ -133,7 +133,7 @@ def _archive_partition(
             yield progress
         if (content := read_content(temporary)) != expected:
             raise ArchiveMismatch(f"{temporary} holds {content}; the log has {expected}; nothing was recorded")
-        file = RecordedFile.of(days, path, root)
+        file = RecordedFile.from_path(days, path, root)
         files.append(file)
         progress = replace(progress, files=progress.files + 1, file_bytes=progress.file_bytes + file.file_bytes)
     record_files(writer, files)

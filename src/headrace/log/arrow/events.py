@@ -189,7 +189,7 @@ def read(
     configured databases are read. Topic, rights, positions and columns are checked at once. Raises UnknownTopic, Forbidden,
     DatabaseUnavailable, PositionOutOfRange, ConditionError, Invalid."""
     targets = _targets(dsn)
-    extracts = tuple(Extract.of(name, path) for name, path in (extract or {}).items())
+    extracts = tuple(Extract.from_path(name, path) for name, path in (extract or {}).items())
     names = tuple(columns) if columns is not None else (*READ_COLUMNS, *(["shard"] if len(targets) > 1 else []))
     _check_packages()
     table_schema(names, extracts)

@@ -53,7 +53,7 @@ def lock_range(conn: ArrowConnection, span: StoredRange, *, use_archive: bool, f
         archived: tuple[FileRange, ...] = ()
         if use_archive and len(dropped):
             cursor.execute(literal_query("log/archive/files", topic_id=span.topic_id, first=dropped.first, until=dropped.until))
-            archived = tuple(FileRange.of(row, dropped, folder) for row in cursor.fetchall())
+            archived = tuple(FileRange.from_row(row, dropped, folder) for row in cursor.fetchall())
     found = sum(file.until - file.first for file in archived)
     return LockedRange(archived, replace(span, first=log_first), len(dropped) - found)
 

@@ -28,7 +28,7 @@ class Extract:
     as_json: bool = False
 
     @classmethod
-    def of(cls, name: str, path: str | Sequence[str], *, as_json: bool = False) -> Extract:
+    def from_path(cls, name: str, path: str | Sequence[str], *, as_json: bool = False) -> Extract:
         """From a path such as `customer.city` or `["customer", "city"]`. Raises Invalid for an empty one."""
         steps = tuple(path.removeprefix("$.").split(".")) if isinstance(path, str) else tuple(path)
         if not steps or not all(steps):

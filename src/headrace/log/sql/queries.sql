@@ -1,5 +1,5 @@
 -- name: arrow_rows
--- A range of a topic's positions, filtered, with the wanted columns. The condition is printed from our own tree. Constants stand in
+-- Selects a range of a topic's positions, filtered, with the wanted columns. The condition is printed from our own tree. Constants stand in
 -- the text because only a statement without parameters uses binary COPY; a filter that is null folds away.
 -- Locks: access share. Index: log_position.
 select {columns}
@@ -15,7 +15,7 @@ from (
 ) e
 
 -- name: dropped_to
--- The last position that retention has dropped from a topic's log. Index: topic_pkey.
+-- Selects the last position that retention has dropped from a topic's log. Index: topic_pkey.
 select t.dropped_to from headrace.topic t where t.topic_id = {topic_id}
 
 -- name: lock_log
@@ -29,7 +29,7 @@ from headrace.read_log(headrace.topic_id(%(topic)s, %(namespace)s), %(after)s, %
 order by l.position;
 
 -- name: topics
--- The topics of a namespace, or one of them, with the end of the log, the size of the outbox and the number of consumers.
+-- Selects the topics of a namespace, or one of them, with the end of the log, the size of the outbox and the number of consumers.
 -- Indexes: topic_name_unique, log_position backwards, outbox_order.
 select t.topic_id, t.namespace, t.topic, t.partitions, t.time_partition, t.clock, t.retention, t.engine, t.archive,
     t.dropped_to + 1 as first_position,

@@ -129,7 +129,7 @@ class Sequencer:
 
     async def _mark_asleep(self) -> str:
         """Marks quiet topics as asleep and returns what to do now: busy, watch, poll or sleep."""
-        return str(await fetch_value_async(self._pool, "select headrace_internal.sequencer_rest(%s)", (QUIET_S,)))
+        return str(await fetch_value_async(self._pool, "select headrace_internal.mark_idle_topics(%s)", (QUIET_S,)))
 
     async def _trim(self) -> None:
         await fetch_value_async(self._pool, "select headrace_internal.trim_outbox()")

@@ -2,8 +2,7 @@
 
 Promises: it only reads; a check that cannot be made is itself a finding, never a crash."""
 
-from headrace.observe.doctor.checks import Check, Level
-from headrace.observe.doctor.examination import compare_shards, examine
+from headrace.observe.doctor.checks import Check, Level, compare_shards, examine
 
 __all__ = [
     "Check",

@@ -3,11 +3,9 @@
 Owns: the list of metrics, and how they are read and shown. Promises: reading them is one round trip, never on the path of an event;
 the number of series is bounded."""
 
-from headrace.observe.metrics.dashboard import alert_rules, dashboard_json
-from headrace.observe.metrics.exposition import CONTENT_TYPE, render
-from headrace.observe.metrics.families import Sample, metric_family
+from headrace.observe.metrics.families import DatabaseMetrics, MetricsMemory, Sample, metric_family, read_metrics
 from headrace.observe.metrics.otel import observed
-from headrace.observe.metrics.reading import DatabaseMetrics, MetricsMemory, read_metrics
+from headrace.observe.metrics.prometheus import CONTENT_TYPE, alert_rules, dashboard_json, render
 
 __all__ = [
     "CONTENT_TYPE",

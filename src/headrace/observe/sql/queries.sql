@@ -16,7 +16,7 @@ where l.event_id = %(event_id)s and c.output_id = %(action_id)s and t.namespace 
 limit 1;
 
 -- name: consumers
--- How far each consumer of a topic is with one event: its dead letter if there is one, else whether its cursor has passed the event.
+-- Selects how far each consumer of a topic is with one event: its dead letter if there is one, else whether its cursor has passed the event.
 -- A cursor that passed it while the consumer is younger than the event may have started behind it. Indexes: cursor_pkey,
 -- dead_letter_once.
 select c.consumer, u.position, coalesce(nodes.nodes, 0) as nodes, u.error, u.retry_at,
@@ -29,7 +29,7 @@ select c.consumer, u.position, coalesce(nodes.nodes, 0) as nodes, u.error, u.ret
         when nodes.nodes = 0 then 'idle' when u.retry_at is not null then 'retrying' else 'waiting' end as state
 from headrace.consumer c
 join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition in (-1, %(partition)s)
-left join headrace.dead_letter d on d.consumer_id = c.consumer_id and d.position = %(position)s::bigint
+left join headrace.event_dead_letter d on d.consumer_id = c.consumer_id and d.position = %(position)s::bigint
 cross join lateral (
     select count(*) as nodes from headrace.node_state n
     where n.state = 'alive' and n.namespace = %(namespace)s and n.consumers @> array[%(topic)s::text || '/' || c.consumer]
@@ -38,7 +38,7 @@ where c.topic_id = %(topic_id)s and %(position)s::bigint is not null and c.consu
 order by c.consumer;
 
 -- name: event
--- An event by its id: in the log, or else in the outbox. `passed`: the rules have handled it.
+-- Selects an event by its id: in the log, or else in the outbox. `passed`: the rules have handled it.
 -- The outbox is scanned, because it is short.
 with logged as materialized (
     select f.topic_id, f.position from headrace.find_event(%(event_id)s, %(namespace)s) f
@@ -78,7 +78,7 @@ where c.topic_id = %(topic_id)s and u.error is not null and u.position < %(posit
 order by 1;
 
 -- name: firings
--- The firings on an event. Index: firing_once.
+-- Selects the firings on an event. Index: firing_once.
 select f.firing_id, v.rule, v.version, v.timing, f.action, f.action_id, f.fired_at
 from headrace.firing f
 join headrace.rule_version v on v.version_id = f.rule_version_id
@@ -96,7 +96,7 @@ where f.topic_id = %(topic_id)s and (f.position = %(position)s
 order by f.correlation_id;
 
 -- name: rule_versions
--- The rule versions that were active at a position; for an event without a position, the ones active now. Index: rule_version_in_force.
+-- Selects the rule versions that were active at a position; for an event without a position, the ones active now. Index: rule_version_in_force.
 select v.rule, v.version, v.event_type, v.condition, v.timing
 from headrace.rule_version v
 where v.topic_id = %(topic_id)s and v.since_position is not null

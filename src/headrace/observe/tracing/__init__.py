@@ -4,8 +4,7 @@ Owns: the setting HEADRACE_TRACING, and the headers `traceparent`, `tracestate` 
 opentelemetry is not imported, and whoever publishes or handles pays one look at `switch.tracer`; a trace context that is malformed,
 too long or of the wrong type is dropped and never raises."""
 
-from headrace.observe.tracing.context import TraceContext, read_trace_context
-from headrace.observe.tracing.headers import TracedEvents, is_untraced
+from headrace.observe.tracing.context import TraceContext, TracedEvents, is_untraced, read_trace_context
 from headrace.observe.tracing.setting import TracingMode, set_tracing, switch, trace_sending, without_ambient_span
 
 __all__ = [

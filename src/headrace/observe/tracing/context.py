@@ -1,4 +1,6 @@
-"""Trace context: what the headers of an event or action say about its trace, as W3C defines it. Needs no package."""
+"""Trace context: what the headers of an event or action say about its trace, as W3C defines it. Needs no package.
+
+Headers and events that have been through the tracer have types of their own, so that a publisher knows that its span is open."""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+
+from headrace.core import JSON, Event
 
 TRACEPARENT, TRACESTATE, TRACELINKS = "traceparent", "tracestate", "tracelinks"
 TRACESTATE_CHARS_MAX: Final = 512
@@ -68,3 +72,16 @@ def parse_traceparent(value: object) -> str | None:
         return None
     text, rest = value[:TRACEPARENT_CHARS], value[TRACEPARENT_CHARS:]
     return None if rest and (text.startswith("00") or not rest.startswith("-")) else text
+
+
+class TracedHeaders(dict[str, JSON]):
+    """Headers with the trace context of the span that is open."""
+
+
+class TracedEvents(list[Event]):
+    """Events whose headers have the trace context of the span that is open."""
+
+
+def is_untraced(headers: object) -> bool:
+    """Must a span be opened for these headers? Not for what is no mapping: validation rejects it."""
+    return headers is None or (isinstance(headers, Mapping) and not isinstance(headers, TracedHeaders))

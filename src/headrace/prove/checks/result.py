@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+from headrace.prove.evidence import Evidence
 
 EXAMPLE_LINES_MAX = 12
 
@@ -37,6 +41,10 @@ class CheckResult:
         return "BROKEN" if self.violations else "held" if self.examined else "not checked"
 
 
+Findings: TypeAlias = Generator[Violation, None, int]
+"""What a check yields and returns: the violations, and how much it examined."""
+
+
 def merge_shards(results: Mapping[str, CheckResult]) -> CheckResult:
     """The results of one check on several shards as one; a violation names its shard, except on the first."""
     (_, first), *others = results.items()
@@ -52,14 +60,31 @@ def merge_shards(results: Mapping[str, CheckResult]) -> CheckResult:
     )
 
 
-def check_result(check: str, promise: str, examined: int, violations: Iterable[Violation], note: str = "") -> CheckResult:
+def check_result(check: str, promise: str, examined: int, violations: Sequence[Violation], note: str = "") -> CheckResult:
     """Counts the violations and keeps the one with the shortest example."""
-    count = 0
-    smallest: Violation | None = None
-    for violation in violations:
-        count += 1
-        if smallest is None or len(violation.example) < len(smallest.example):
-            smallest = violation
+    smallest = min(violations, key=lambda violation: len(violation.example), default=None)
     if smallest and len(smallest.example) > EXAMPLE_LINES_MAX:
         smallest = Violation(smallest.what, (*smallest.example[:EXAMPLE_LINES_MAX], "…"))
-    return CheckResult(check, promise, examined, count, smallest, note)
+    return CheckResult(check, promise, examined, len(violations), smallest, note)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of a promise. Its name is that of the generator that finds the violations."""
+
+    promise: str
+    find: Callable[[Evidence], Findings]
+
+    def __call__(self, evidence: Evidence) -> CheckResult:
+        violations: list[Violation] = []
+        findings = self.find(evidence)
+        while True:
+            try:
+                violations.append(next(findings))
+            except StopIteration as end:
+                return check_result(self.find.__name__.replace("_", "-"), self.promise, end.value, violations)
+
+
+def check(promise: str) -> Callable[[Callable[[Evidence], Findings]], Check]:
+    """Makes a check of a promise from a generator."""
+    return partial(Check, promise)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from uuid import UUID
 
-from headrace.prove.checks.result import CheckResult, Violation, check_result
+from headrace.prove.checks.result import CheckResult, Findings, Violation, check, check_result
 from headrace.prove.evidence import Evidence, FaultRecord, HandlerEnded, HandlerStarted, Sample
 
 LEASE_FAULTS = frozenset(
@@ -52,23 +52,20 @@ class Excuses:
         return begun > 0 and at <= self._ends[begun - 1]
 
 
-def one_holder(evidence: Evidence) -> CheckResult:
+@check("at most one valid lease")
+def one_holder(evidence: Evidence) -> Findings:
     """No two nodes handle one action at the same time, except after faults that keep a node from extending its lease."""
     held = _handling_times(evidence)
     excuses = Excuses(evidence, LEASE_FAULTS)
-
-    def violations() -> Iterator[Violation]:
-        for action_id, times in held.items():
-            for (start, end, node), (other_start, _, other_node) in pairwise(sorted(times)):
-                if other_node != node and other_start < end and not excuses.cover(other_start):
-                    example = (
-                        f"{node} held {action_id} from {start:.3f} to {end:.3f}",
-                        f"{other_node} started at {other_start:.3f}",
-                    )
-                    yield Violation("two nodes handled one action at the same time", example)
-
-    examined = sum(not excuses.cover(start) for times in held.values() for start, _, _ in times)
-    return check_result("one-holder", "at most one valid lease", examined, violations())
+    for action_id, times in held.items():
+        for (start, end, node), (other_start, _, other_node) in pairwise(sorted(times)):
+            if other_node != node and other_start < end and not excuses.cover(other_start):
+                example = (
+                    f"{node} held {action_id} from {start:.3f} to {end:.3f}",
+                    f"{other_node} started at {other_start:.3f}",
+                )
+                yield Violation("two nodes handled one action at the same time", example)
+    return sum(not excuses.cover(start) for times in held.values() for start, _, _ in times)
 
 
 def _handling_times(evidence: Evidence) -> dict[UUID, list[tuple[float, float, str]]]:
@@ -84,18 +81,21 @@ def _handling_times(evidence: Evidence) -> dict[UUID, list[tuple[float, float, s
     return held
 
 
-def all_work_finished(evidence: Evidence) -> CheckResult:
+@check("after any fault the work goes on")
+def all_work_finished(evidence: Evidence) -> Findings:
     """At the end no work is open: no event without position, no consumer behind, no action waiting, no timer due."""
-    violations = (
-        Violation("work was not finished", (f"{kind}: {count}",)) for kind, count in evidence.unfinished.items() if count
-    )
-    return check_result("all-work-finished", "after any fault the work goes on", len(evidence.unfinished), violations)
+    for kind, count in evidence.unfinished.items():
+        if count:
+            yield Violation("work was not finished", (f"{kind}: {count}",))
+    return len(evidence.unfinished)
 
 
-def processes_survive(evidence: Evidence) -> CheckResult:
+@check("a fault ends no node")
+def processes_survive(evidence: Evidence) -> Findings:
     """No process of the product ends because a database, the network or a node is gone."""
-    violations = (Violation("a process ended by itself", (reason,)) for reason in evidence.unexpected_exits)
-    return check_result("processes-survive", "a fault ends no node", len(evidence.faults), violations)
+    for reason in evidence.unexpected_exits:
+        yield Violation("a process ended by itself", (reason,))
+    return len(evidence.faults)
 
 
 def rates(samples: Sequence[Sample]) -> list[tuple[float, float]]:
@@ -202,11 +202,11 @@ def rate_returns(evidence: Evidence, *, margin: float = 0.0) -> CheckResult:
     return check_result("rate-returns", "after a fault the rate is back at 95 % within 30 s", judged, violations, note)
 
 
-def other_shards_continue(evidence: Evidence) -> CheckResult:
+@check("one shard down stops no other")
+def other_shards_continue(evidence: Evidence) -> Findings:
     """While one shard is down, the first one keeps its rate. Not judged if another fault ended just before."""
     series = SampleSeries(evidence.samples)
     judged = 0
-    violations: list[Violation] = []
     for fault in evidence.faults:
         if fault.fault != "shard-down":
             continue
@@ -221,5 +221,5 @@ def other_shards_continue(evidence: Evidence) -> CheckResult:
                 f"{fault.detail}, {fault.started_at:.1f} to {fault.healed_at:.1f}: "
                 f"{before:.0f}/s before, {meanwhile:.0f}/s meanwhile"
             )
-            violations.append(Violation("a shard that was down delayed another", (example,)))
-    return check_result("other-shards-continue", "one shard down stops no other", judged, violations)
+            yield Violation("a shard that was down delayed another", (example,))
+    return judged

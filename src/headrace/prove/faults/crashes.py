@@ -1,8 +1,12 @@
-"""Faults of processes, of the server and of its sessions."""
+"""Faults of processes, of the server and of its sessions.
+
+A session may die inside a function of the database: the function gets a failpoint before each of its statements when one is armed,
+and its original text back afterwards. The functions that headrace installs have no line for it."""
 
 from __future__ import annotations
 
 import random
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +16,11 @@ import msgspec
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from headrace.db import Server, query
-from headrace.prove.environment import Environment
+from headrace.db import Connection, Server, query
+from headrace.prove.bugs import function_definition
+from headrace.prove.environment import Environment, fault
 from headrace.prove.evidence import NoEffect
 from headrace.prove.faults.load import publish_poison
-from headrace.prove.functions import FUNCTIONS, armed_failpoint, count_statements, was_reached
 
 DOWN_S = (0.2, 1.5)
 CLOCK_SHIFTS_S = (-3, 3, 5)
@@ -27,22 +31,22 @@ STATEMENT_HITS_MAX = {"trim-outbox": 3, "run-schedule": 4, "fail": 3}
 """Statements that a node executes only this often in the time; other ones 8 times and more."""
 
 
-@contextmanager
+@fault("kill-producer", "kill -9 of a producer")
 def kill_producer(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _kill(environment, draw, "producer")
 
 
-@contextmanager
+@fault("kill-node", "kill -9 of a node")
 def kill_node(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _kill(environment, draw, "node")
 
 
-@contextmanager
+@fault("kill-sink", "kill -9 of the process that writes batches as Spark's driver does")
 def kill_sink(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _kill(environment, draw, "sink")
 
 
-@contextmanager
+@fault("kill-spark", "kill -9 of a pipeline's Spark driver, its JVM and their workers", spark=True)
 def kill_spark(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Kills the driver, its JVM and their workers at once: none is left to finish a batch. Waits until a cursor has moved,
     so that the kill hits a pipeline at work and not one that starts."""
@@ -68,7 +72,7 @@ def _kill(environment: Environment, draw: random.Random, role: str) -> Iterator[
     environment.processes.start(name)
 
 
-@contextmanager
+@fault("stop-node", "SIGSTOP of a node for longer than a lease")
 def stop_node(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Stops a node for longer than a lease: when it continues, it does not know that others hold its actions now."""
     name = draw.choice(environment.processes.of_role("node"))
@@ -81,7 +85,7 @@ def stop_node(environment: Environment, draw: random.Random) -> Iterator[str]:
         environment.processes.signal(name, signal.SIGCONT)
 
 
-@contextmanager
+@fault("clock", "another time in one node's sessions")
 def shift_clock(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Gives one node's sessions another time."""
     name, shift_s = draw.choice(environment.processes.of_role("node")), draw.choice(CLOCK_SHIFTS_S)
@@ -96,7 +100,7 @@ def shift_clock(environment: Environment, draw: random.Random) -> Iterator[str]:
         environment.processes.start(name)
 
 
-@contextmanager
+@fault("failpoint", "a node that dies at a named statement, at its n-th execution")
 def failpoint(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Lets a node die before or after a statement of its loops, at the n-th execution."""
     processes = environment.processes
@@ -129,6 +133,67 @@ def wait_for(
         time.sleep(0.1)
 
 
+FUNCTIONS = (
+    "sequence",
+    "sequence_topic",
+    "claim_events",
+    "fail",
+    "react",
+    "fire",
+    "correlate",
+    "deliver_correlations",
+    "send_actions",
+    "ack_actions",
+    "fail_action",
+    "bury_actions",
+    "run_schedule",
+    "publish",
+    "commit_spark_batch",
+)
+_STATEMENT_END = re.compile(r"(;|\bbegin|\bthen|\bloop|\belse)\s*(--.*)?$", re.IGNORECASE)
+_NOT_A_STATEMENT = re.compile(r"^\s*(end|else|elsif|exception|when|--|\$|$)", re.IGNORECASE)
+
+
+def add_failpoints(definition: str) -> tuple[str, int]:
+    """A PL/pgSQL function with a failpoint before every statement of its body, and the number of failpoints."""
+    head, quote, rest = definition.partition("AS $function$")
+    body, _, tail = rest.rpartition("$function$")
+    lines: list[str] = []
+    count, in_body, at_statement = 0, False, False
+    for line in body.split("\n"):
+        if in_body and at_statement and not _NOT_A_STATEMENT.match(line):
+            count += 1
+            # As a condition: `perform` would change FOUND and the row count, which the next statement may read.
+            lines.append(f"if headrace_prove.hit({count}) then null; end if;")
+        lines.append(line)
+        in_body = in_body or line.strip().lower() == "begin"
+        if line.strip() and not line.strip().startswith("--"):
+            at_statement = in_body and bool(_STATEMENT_END.search(line))
+    return f"{head}{quote}" + "\n".join(lines) + f"$function${tail}", count
+
+
+def count_statements(conn: Connection, function: str) -> int:
+    return add_failpoints(function_definition(conn, function))[1]
+
+
+def was_reached(conn: Connection) -> bool:
+    """True once the armed failpoint has been reached often enough to end a session."""
+    return conn.execute(query("prove/failpoint_reached")).fetchone() == (True,)
+
+
+@contextmanager
+def armed_failpoint(conn: Connection, function: str, statement: int, *, hit: int = 1) -> Iterator[None]:
+    """While the block runs, the session dies that reaches a statement of a function for the n-th time."""
+    original = function_definition(conn, function)
+    conn.execute(query("prove/failpoint"))
+    conn.execute(query("prove/arm_failpoint"), {"statement": statement, "hit": hit})
+    conn.execute(add_failpoints(original)[0])
+    try:
+        yield
+    finally:
+        conn.execute(original)
+
+
 SHARD_DOWN_S = (3, 5)
 FAILPOINT_TIMEOUT_S = 5.0
 CONNECTIONS_MAX = 500
@@ -138,14 +203,14 @@ NEEDS_POISON = frozenset({"fail", "bury_actions"})
 """Functions that are called only after a final failure."""
 
 
-@contextmanager
+@fault("kill-server", "kill -9 of PostgreSQL, and a start", needs_own_server=True)
 def kill_server(environment: Environment, draw: random.Random) -> Iterator[str]:
     """kill -9 of PostgreSQL with all its backends."""
     assert environment.server is not None
     yield from _take_down(environment.server, environment.server.kill, draw.uniform(*DOWN_S), "kill -9")
 
 
-@contextmanager
+@fault("shard-down", "kill -9 of one shard of two, down for seconds", needs_own_server=True)
 def shard_down(environment: Environment, draw: random.Random) -> Iterator[str]:
     """kill -9 of the second shard's PostgreSQL, and a start after seconds."""
     server = environment.second_server
@@ -153,7 +218,7 @@ def shard_down(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield from _take_down(server, server.kill, draw.uniform(*SHARD_DOWN_S), "kill -9 of the second shard")
 
 
-@contextmanager
+@fault("restart-server", "restart of PostgreSQL", needs_own_server=True)
 def restart_server(environment: Environment, draw: random.Random) -> Iterator[str]:
     assert environment.server is not None
     yield from _take_down(environment.server, environment.server.stop, draw.uniform(*DOWN_S), "stop, start")
@@ -168,7 +233,7 @@ def _take_down(server: Server, stop: Callable[[], None], down_s: float, detail: 
         server.start()
 
 
-@contextmanager
+@fault("kill-backends", "sessions ended by pg_terminate_backend")
 def kill_backends(environment: Environment, draw: random.Random) -> Iterator[str]:
     count = 0
     with environment.connect() as conn:
@@ -183,7 +248,7 @@ def kill_backends(environment: Environment, draw: random.Random) -> Iterator[str
     yield f"{count} sessions"
 
 
-@contextmanager
+@fault("exhaust", "max_connections used up by idle connections", needs_own_server=True)
 def exhaust_connections(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Opens idle connections until none is left, ends some sessions of the workload, and takes their connections too."""
     idle: list[psycopg.Connection[tuple[object, ...]]] = []
@@ -208,7 +273,7 @@ def exhaust_connections(environment: Environment, draw: random.Random) -> Iterat
             connection.close()
 
 
-@contextmanager
+@fault("step", "a session that dies inside a function, before a statement, at its n-th execution")
 def sql_failpoint(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Lets a session die inside one of the database's functions, before a statement, at its n-th execution."""
     function = draw.choice(FUNCTIONS)
@@ -222,7 +287,7 @@ def sql_failpoint(environment: Environment, draw: random.Random) -> Iterator[str
     yield f"{detail}, died there" if died else NoEffect(f"{detail}, not reached in {FAILPOINT_TIMEOUT_S:.0f} s")
 
 
-@contextmanager
+@fault("disk-full", "a full disk; needs the right to mount one in memory", needs_own_server=True, opt_in=True)
 def disk_full(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Fills the server's disk to the last byte. PostgreSQL may end; it is started again when there is space."""
     assert environment.small_disk is not None and environment.server is not None

@@ -7,7 +7,7 @@ import random
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -20,14 +20,14 @@ from headrace.core import ArchiveBusy
 from headrace.db import Connection, migrate, query
 from headrace.log.archive import Erasure, erase_key
 from headrace.prove.attacker import attack, known_identifiers
-from headrace.prove.environment import Environment
+from headrace.prove.environment import Environment, fault
 from headrace.prove.evidence import NoEffect, SentEvent
 from headrace.prove.workload import LAGGARD, ORDERS, PEOPLE, PERSONAL, POISON, TROUBLE
 
 PUBLISH = "select headrace.publish(%s, %s, %s::jsonb, p_key => %s, p_event_id => %s, p_producer => 'nemesis', p_emitted_at => %s)"
 
 
-@contextmanager
+@fault("cut", "every connection cut, and new ones rejected for a while")
 def cut(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Cuts every connection at once, and rejects new ones for a while."""
     environment.proxy.open = False
@@ -39,7 +39,7 @@ def cut(environment: Environment, draw: random.Random) -> Iterator[str]:
         environment.proxy.open = True
 
 
-@contextmanager
+@fault("blackhole", "connections that stay open and swallow everything for longer than a lease")
 def blackhole(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Connections stay open and nothing arrives, for longer than a lease. Then everything arrives late, or is lost with its connection."""
     is_lost = draw.random() < 0.5
@@ -54,7 +54,7 @@ def blackhole(environment: Environment, draw: random.Random) -> Iterator[str]:
         environment.proxy.forward()
 
 
-@contextmanager
+@fault("kill-target", "kill -9 of a server that a relay delivers to, and a start", relays=True)
 def kill_target(environment: Environment, draw: random.Random) -> Iterator[str]:
     target = draw.choice(environment.relay_targets)
     target.kill()
@@ -65,7 +65,7 @@ def kill_target(environment: Environment, draw: random.Random) -> Iterator[str]:
         target.start()
 
 
-@contextmanager
+@fault("cut-target", "connections of a relay cut, and new ones rejected for a while", relays=True)
 def cut_target(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Cuts the connections of a relay in the middle of the data, and rejects new ones for a while."""
     target = draw.choice(environment.relay_targets)
@@ -77,7 +77,7 @@ def cut_target(environment: Environment, draw: random.Random) -> Iterator[str]:
         target.mend()
 
 
-@contextmanager
+@fault("delay", "connections delayed in both directions")
 def delay(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.proxy.delay_s = draw.uniform(0.02, 0.2)
     try:
@@ -87,7 +87,7 @@ def delay(environment: Environment, draw: random.Random) -> Iterator[str]:
         environment.proxy.delay_s = 0.0
 
 
-@contextmanager
+@fault("open-transaction", "a transaction that has published and stays open")
 def open_transaction(environment: Environment, draw: random.Random) -> Iterator[str]:
     """A transaction that has published, holds a snapshot, and stays open for seconds."""
     events = (_event(draw, ORDERS, "placed", "nemesis-held", time.time_ns()),)
@@ -100,7 +100,7 @@ def open_transaction(environment: Environment, draw: random.Random) -> Iterator[
             conn.commit()
 
 
-@contextmanager
+@fault("poison", "events on which every handler fails")
 def poison(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Events on which every handler fails, among good ones."""
     events = publish_poison(environment, draw)
@@ -133,7 +133,7 @@ def publish(conn: Connection, events: tuple[SentEvent, ...]) -> None:
         conn.execute(PUBLISH, (event.topic, event.type, Jsonb(event.payload), event.key, event.id, event.emitted_at))
 
 
-@contextmanager
+@fault("slow-consumer", "a slow consumer")
 def slow_consumer(environment: Environment, draw: random.Random) -> Iterator[str]:
     pause_s = draw.uniform(0.2, 0.6)
     with environment.connect() as conn:
@@ -146,7 +146,7 @@ def slow_consumer(environment: Environment, draw: random.Random) -> Iterator[str
             conn.execute("delete from headrace_prove.switch where name = 'ledger'")
 
 
-@contextmanager
+@fault("retention", "retention while a consumer is behind")
 def retention(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Runs maintenance repeatedly, while a slow consumer has not passed the expired partitions."""
     dropped = kept = 0
@@ -162,7 +162,7 @@ def retention(environment: Environment, draw: random.Random) -> Iterator[str]:
     yield detail if kept else NoEffect(detail)
 
 
-@contextmanager
+@fault("migrate", "every function applied again under load")
 def migrate_again(environment: Environment, _draw: random.Random) -> Iterator[str]:
     """Applies every function again while it is in use, as an upgrade does."""
     with environment.connect() as conn:
@@ -176,7 +176,7 @@ REACHED_S = 60.0
 """How long to wait at most until a correlator has seen the first person."""
 
 
-@contextmanager
+@fault("erase", "the data of keys erased while nodes work on it")
 def erase_people(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Publishes events of some people and erases each of them: some events wait in the outbox, others are in the log, and rules and
     the correlator are at work on them."""
@@ -216,7 +216,7 @@ CALLS = 300
 LEVELS = ("publish", "consume", "work", "admin")
 
 
-@contextmanager
+@fault("tenant", "a role of another namespace that sends random statements")
 def hostile_tenant(environment: Environment, draw: random.Random) -> Iterator[str]:
     """A role with a random level in its own namespace attacks the workload's."""
     role, password, level = f"hostile_{draw.getrandbits(32):08x}", secrets.token_hex(16), draw.choice(LEVELS)

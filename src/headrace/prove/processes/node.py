@@ -3,7 +3,7 @@ driver with its JVM, which runs the rules and correlators of one topic.
 
 A node may get a failpoint: a statement of its loops before or after which its process kills itself, at the n-th time. For that
 psycopg's `execute` and the exchanges of `headrace.db` are wrapped in this process alone; the product has no line for it. Failpoints
-inside the database's functions are in `headrace.prove.functions`."""
+inside the database's functions are in `headrace.prove.faults.crashes`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.db import AsyncConnection, Exchange, query
 from headrace.node import Headrace, Identity, Node, WorkerSettings, run_loop
 from headrace.prove.bugs import plant_in_node, plant_in_pipeline
 from headrace.prove.evidence import HandlerEnded, HandlerStarted, History, now
-from headrace.prove.processes.config import ProcessConfig
+from headrace.prove.processes import ProcessConfig, run_role
 from headrace.prove.workload import (
     ATTEMPTS_MAX,
     CAREFUL,
@@ -235,3 +235,7 @@ def run_node(config: ProcessConfig) -> None:
         await node.run()
 
     run_loop(run())
+
+
+if __name__ == "__main__":
+    run_role({"node": run_node, "pipeline": run_pipeline})

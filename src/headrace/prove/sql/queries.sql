@@ -1,5 +1,5 @@
 -- name: action_results
--- How actions of the workload ended, without those whose data is erased. A hostile tenant may use the same ids in its namespace.
+-- Selects how actions of the workload ended, without those whose data is erased. A hostile tenant may use the same ids in its namespace.
 select r.action_id, r.action, r.outcome, r.attempts from headrace_internal.action_result r
 where r.namespace = 'default' and r.action <> 'greet';
 
@@ -96,7 +96,7 @@ $$;
 select c.seq, c.consumer, c.partition, c.position, c.event_id from headrace_prove.consumed c order by c.seq;
 
 -- name: create_copy
--- The table that a relay to another PostgreSQL fills.
+-- Creates the table that a relay to another PostgreSQL fills.
 create table public.orders_copy (
     seq bigint generated always as identity primary key,
     partition int not null,
@@ -116,7 +116,7 @@ order by d.position;
 select e.seq, e.action_id, e.action, e.attempt from headrace_prove.effect e order by e.seq;
 
 -- name: failpoint
--- The failpoint inside functions: the session that reaches the armed statement for the n-th time dies. The counter is a sequence,
+-- Creates the failpoint inside functions: the session that reaches the armed statement for the n-th time dies. The counter is a sequence,
 -- because a sequence does not roll back.
 create table if not exists headrace_prove.armed (statement integer not null, hit bigint not null);
 create sequence if not exists headrace_prove.hits;
@@ -142,7 +142,7 @@ select h.is_called and h.last_value >= a.hit from headrace_prove.hits h cross jo
 select headrace.publish(%(topic)s, 'old', to_jsonb(n)) from generate_series(1, %(events)s::int) n;
 
 -- name: firings
--- The firings of rules, without the one whose data is erased.
+-- Selects the firings of rules, without the one whose data is erased.
 select v.rule, t.topic, f.position, f.event_id, f.action_id
 from headrace_internal.firing f
 join headrace_internal.rule_version v on v.version_id = f.rule_version_id
@@ -150,14 +150,14 @@ join headrace_internal.topic t on t.topic_id = f.topic_id
 where t.namespace = 'default' and v.rule <> 'greet';
 
 -- name: has_instance
--- Whether a correlator keeps a state of a key. Index: correlator_instance_pkey.
+-- Selects whether a correlator keeps a state of a key. Index: correlator_instance_pkey.
 select exists (
     select from headrace_internal.correlator_instance i
     join headrace_internal.correlator c on c.correlator_id = i.correlator_id
     where c.correlator = 'person' and i.key = %(key)s);
 
 -- name: is_running
--- Whether everything has been compiled and every consumer, rules and correlators included, has handled events, if its topic has any; and
+-- Selects whether everything has been compiled and every consumer, rules and correlators included, has handled events, if its topic has any; and
 -- whether a pipeline has. Indexes: log_position backwards, cursor_pkey.
 select not exists (select from headrace_internal.correlator c where c.status = 'pending' and c.namespace = 'default')
     and exists (select from headrace_prove.consumed c where c.consumer = 'ledger')
@@ -203,12 +203,12 @@ cross join lateral unnest(i.found) with ordinality v (value, place)
 order by i.name, v.place
 
 -- name: outputs
--- The outputs of correlators, without the one whose data is erased.
+-- Selects the outputs of correlators, without the one whose data is erased.
 select h.correlator, h.key, h.token, h.output_at, h.position, h.becomes, h.output_id from headrace.correlation_history h
 where h.namespace = 'default' and h.correlator <> 'person';
 
 -- name: pipeline_position
--- The position of the pipeline that a process runs; no row before its first batch.
+-- Selects the position of the pipeline that a process runs; no row before its first batch.
 select s.position from headrace.pipeline_state s where s.process like '%%:' || %(pid)s;
 
 -- name: pipeline_totals
@@ -290,7 +290,7 @@ select headrace.current_namespace(), %(query)s, %(batch)s, %(token)s, r.place, %
 from unnest(%(types)s::text[], %(keys)s::text[], %(payloads)s::text[]) with ordinality r (type, key, payload, place);
 
 -- name: tables
--- The checker's own tables, as an application has them: what handlers write through their transactions. They have no constraint
+-- Creates the checker's own tables, as an application has them: what handlers write through their transactions. They have no constraint
 -- that would hide a repetition; the identity column only gives the order of writing.
 create schema headrace_prove;
 create table headrace_prove.consumed (
@@ -323,26 +323,26 @@ as $$
 $$;
 
 -- name: tables_of_headrace
--- All tables of headrace and of the queues, partitions one by one.
+-- Selects all tables of headrace and of the queues, partitions one by one.
 select n.nspname, c.relname
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where n.nspname in ('headrace', 'headrace_internal', 'pgmq') and c.relkind = 'r'
 order by 1, 2;
 
 -- name: ticks
--- The past ticks of the schedule.
+-- Selects the past ticks of the schedule.
 select k.tick_at, k.outcome, k.event_id
 from headrace_internal.schedule_tick k join headrace_internal.schedule s on s.schedule_id = k.schedule_id
 where s.schedule = %(schedule)s order by k.tick_at;
 
 -- name: ticks_due
--- How many ticks are due and have not fired.
+-- Selects how many ticks are due and have not fired.
 select count(*) from headrace_internal.schedule_due d
 join headrace_internal.schedule s on s.schedule_id = d.schedule_id and s.active
 where d.tick_at <= headrace.clock();
 
 -- name: unfinished
--- The work that is still open, by kind. What a hostile tenant leaves in its namespace is nobody's work.
+-- Selects the work that is still open, by kind. What a hostile tenant leaves in its namespace is nobody's work.
 select 'events in the outbox' as what, count(*) as count from headrace_internal.outbox o
 join headrace_internal.topic t on t.topic_id = o.topic_id and t.namespace = 'default'
 union all

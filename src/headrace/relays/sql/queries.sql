@@ -8,7 +8,7 @@ set topic = %(topic)s, condition = %(condition)s, target = %(target)s, options =
 where r.namespace = headrace.current_namespace(%(namespace)s) and r.relay = %(name)s;
 
 -- name: backtest
--- The events of a range for which a relay's condition, printed from its tree, is true.
+-- Selects the events of a range for which a relay's condition, printed from its tree, is true.
 select {event e}
 from (
     select %(topic)s::text as topic, {stored l}
@@ -28,7 +28,7 @@ join headrace.relay_state r on r.relay_id = p.relay_id and r.version = p.version
 cross join lateral headrace.claim_events(r.consumer_id, p.most, p.least, p.wait_s, p.partitions, p.alone) e
 
 -- name: count_events
--- How many events a range of a topic's log has.
+-- Selects how many events a range of a topic's log has.
 select count(*) from headrace.log l
 where l.topic_id = headrace.topic_id(%(topic)s, %(namespace)s) and l.position > %(after)s and l.position <= %(upto)s;
 
@@ -46,7 +46,7 @@ returning relay_id;
 update headrace.relay r set dropped = true where r.namespace = headrace.current_namespace(%(namespace)s) and r.relay = %(relay)s;
 
 -- name: relays
--- The relays of a namespace with their state.
+-- Selects the relays of a namespace with their state.
 select r.relay as name, r.topic, r.target, r.options, r.condition, r.format, r.mapping, r.start, r.attempts, r.backoff_s,
     r.backoff_max_s, r.when_exhausted, r.key_order, r.batch, r.concurrency, r.active,
     r.relay_id, r.namespace, r.source, r.version, r.status, r.error, r.written_at, r.written_by, r.consumer, r.paused, r.pause_reason
@@ -57,7 +57,7 @@ where r.namespace = headrace.current_namespace(%(namespace)s)
 order by r.relay;
 
 -- name: running
--- The active relays of a namespace that a node may run, with the consumers that have their cursors.
+-- Selects the active relays of a namespace that a node may run, with the consumers that have their cursors.
 select r.relay_id, r.uid::text as uid, r.version, r.namespace, c.consumer_id, r.topic_id, r.status = 'pending' as is_pending,
     r.relay as name, r.topic, r.target, r.options, r.condition, r.format, r.mapping, r.start, r.attempts, r.backoff_s,
     r.backoff_max_s, r.when_exhausted, r.key_order, r.batch, r.concurrency, r.active
@@ -67,7 +67,7 @@ where r.namespace = headrace.current_namespace(%(namespace)s) and r.active and r
 order by r.relay_id;
 
 -- name: versions
--- The versions of a relay, also of a dropped one, oldest first.
+-- Selects the versions of a relay, also of a dropped one, oldest first.
 select v.relay_id, v.version, t.topic, v.condition, v.target, v.options, v.format, v.mapping, v.active, v.dropped, v.written_at, v.written_by
 from headrace.relay_version v
 join headrace.topic t on t.topic_id = v.topic_id

@@ -1,4 +1,4 @@
-"""What the targets of all brokers share: options, secrets, the time limit, and the headers beside a message.
+"""What the targets of all brokers share: options, secrets, the time limit, opening and closing, and the headers beside a message.
 
 A message carries the event's headers, without those that would command the broker, and our own. Anyone who may publish chooses an
 event's headers. A header such as `Nats-Rollup`, which empties a stream, or `CC`, which routes a copy elsewhere, must not reach the broker;
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from headrace.relays.targets.options import Options
-from headrace.relays.targets.target import Message
+from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 Encoded = TypeVar("Encoded")
+Client = TypeVar("Client")
 
 RELAY_HEADER: Final = "headrace-relay"
 POSITION_HEADER: Final = "headrace-position"
@@ -25,6 +27,7 @@ DELIVERED_HEADER: Final = "headrace-delivered"
 RELAY_UID_HEADER: Final = "headrace-relay-uid"
 """Which relay: another one may have the same name, in another database or after this one was dropped."""
 OWN_PREFIX: Final = "headrace-"
+CLOSE_S: Final = 5.0
 CACHED_MAX: Final = 1024
 """How many encoded types and names are remembered: publishers choose them, and may choose many."""
 
@@ -65,16 +68,101 @@ class HeaderEncoder(Generic[Encoded]):
         )
 
 
-class BrokerTarget(ABC):
-    """A broker, for one relay on one node."""
+class BrokerTarget(ABC, Generic[Client]):
+    """A broker, for one relay on one node. Its client serves all partitions, and is opened again after it was dropped."""
+
+    errors: ClassVar[tuple[type[BaseException], ...]]
+    """What the library raises where the broker cannot be reached or does not confirm, beside OSError and TimeoutError."""
+    refusals: ClassVar[tuple[type[BaseException], ...]] = (TargetRefused,)
+    """Errors after which the client is kept: the broker has answered, and nothing is on its way."""
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
         self._relay = relay
         self._options = options
         self._secrets = secrets
         self._timeout_s = options.seconds("timeout_s")
+        self._client: Client | None = None
         self._opening = asyncio.Lock()
         """Held while it connects: deliveries of several partitions open it once."""
+
+    async def open(self) -> None:
+        await self._open()
+
+    async def deliver(self, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
+        client = await self._open()
+        delivered: set[int] = set()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._send(client, messages, delivered)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            if not isinstance(error, self.refusals):
+                await self._drop(client)
+            raise self._delivery_error(error, delivered) from None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._drop(self._client)
+
+    async def _open(self) -> Client:
+        async with self._opening:
+            client = self._client
+            if client is None or not self._is_open(client):
+                await self.close()
+                try:
+                    async with asyncio.timeout(self._timeout_s):
+                        client = self._client = await self._connect()
+                except BaseException as error:  # noqa: BLE001 - it is raised again
+                    raise self._delivery_error(error) from None
+            return client
+
+    async def _drop(self, client: Client) -> None:
+        """Closes a client and forgets it, unless another one has taken its place."""
+        if self._client is client:
+            self._client = None
+            self._forget()
+        await self._end(client)
+
+    async def _end(self, client: Client) -> None:
+        """Closes a client. That fails, or waits for ever, where the connection is already broken; there is nothing left to close then."""
+        with suppress(Exception):
+            async with asyncio.timeout(CLOSE_S):
+                await self._close(client)
+
+    def _delivery_error(self, error: BaseException, delivered: Collection[int] = ()) -> BaseException:
+        """The error of a delivery; the error itself if it says nothing of the broker, such as a cancellation."""
+        if not isinstance(error, DeliveryError):
+            if not isinstance(error, (*self.errors, OSError, TimeoutError)):
+                return error
+            error = self._failure(error)
+        error.delivered |= frozenset(delivered)
+        return error
+
+    def _is_open(self, client: Client) -> bool:
+        """False once the client has lost its connection, as far as it knows."""
+        return True
+
+    def _forget(self) -> None:
+        """Forgets what is only known while a client is open."""
+
+    @abstractmethod
+    async def _connect(self) -> Client:
+        """A connected client. What was opened is closed again if it fails."""
+
+    @abstractmethod
+    async def _close(self, client: Client) -> None:
+        """Closes a client."""
+
+    @abstractmethod
+    async def _send(self, client: Client, messages: Sequence[Message], delivered: set[int]) -> None:
+        """Sends messages of one partition and returns once all are confirmed.
+
+        Where some may be confirmed although the others fail, adds their positions to `delivered`."""
+
+    @abstractmethod
+    def _failure(self, error: BaseException) -> DeliveryError:
+        """What an error of the library or of the connection means, without anything that was sent."""
 
     @property
     @abstractmethod

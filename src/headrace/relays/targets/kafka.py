@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
@@ -31,7 +30,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
     **TLS_OPTIONS,
 }
-CLOSE_S: Final = 5.0
 REQUEST_BYTES: Final = 256 * 1024
 """Records of one Kafka partition travel together up to this size. The library's 16 kB are full before a delivery is, and each full
 batch is a round trip."""
@@ -49,59 +47,32 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
     return KafkaTarget(relay_name, Options(OPTIONS, options), secrets)
 
 
-class KafkaTarget(BrokerTarget):
+class KafkaTarget(BrokerTarget[AIOKafkaProducer]):
     """One producer for all partitions of a relay."""
 
-    def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
-        super().__init__(relay, options, secrets)
-        self._producer: AIOKafkaProducer | None = None
+    errors = (KafkaError,)
 
-    async def open(self) -> None:
-        async with self._opening:
-            if self._producer is not None:
-                return
-            producer = AIOKafkaProducer(**self._producer_arguments())
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    await producer.start()
-            except (KafkaError, OSError, TimeoutError) as error:
-                await _stop(producer)
-                raise self._failure(error) from None
-            except BaseException:
-                await _stop(producer)
-                raise
-            self._producer = producer
-
-    async def deliver(self, messages: Sequence[Message]) -> None:
-        if not messages:
-            return
-        await self.open()
-        producer = self._producer
-        if producer is None:
-            raise DeliveryError(f"the producer for {self._destination} has just been closed")
+    async def _connect(self) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(**self._producer_arguments())
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._send(producer, messages)
-        except TargetRefused:
+            await producer.start()
+        except BaseException:
+            await self._end(producer)
             raise
-        except BaseException as error:
-            await self._drop(producer)
-            if isinstance(error, (KafkaError, OSError, TimeoutError)):
-                raise self._failure(error) from None
-            raise
+        return producer
 
-    async def close(self) -> None:
-        if self._producer is not None:
-            await self._drop(self._producer)
+    async def _close(self, client: AIOKafkaProducer) -> None:
+        # Stopping flushes, which fails or takes long where the brokers cannot be reached.
+        await client.stop()
 
-    async def _send(self, producer: AIOKafkaProducer, messages: Sequence[Message]) -> None:
+    async def _send(self, client: AIOKafkaProducer, messages: Sequence[Message], delivered: set[int]) -> None:
         """Sends messages in their order, then waits for all confirmations."""
         confirmations: list[asyncio.Future[Any]] = []
         refused: TargetRefused | None = None
         kafka_topic = fill_template(self._options.text("kafka_topic"), messages[0])
         for message in messages:
             try:
-                confirmation = await producer.send(
+                confirmation = await client.send(
                     kafka_topic,
                     message.body,
                     key=None if message.key is None else message.key.encode(),
@@ -130,13 +101,13 @@ class KafkaTarget(BrokerTarget):
 
     @property
     def _destination(self) -> str:
-        return f"topic {self._options.text('kafka_topic')!r} of Kafka at {', '.join(self._options.addresses('servers'))}"
+        return f"topic {self._options.text('kafka_topic')!r} of Kafka at {', '.join(self._options.texts('servers'))}"
 
     def _producer_arguments(self) -> dict[str, Any]:
         tls = tls_context(self._options, self._secrets)
         password = self._secrets.get("password")
         arguments: dict[str, Any] = {
-            "bootstrap_servers": self._options.addresses("servers"),
+            "bootstrap_servers": self._options.texts("servers"),
             "client_id": f"headrace-relay-{self._relay}",
             "enable_idempotence": True,
             "acks": "all",
@@ -154,15 +125,3 @@ class KafkaTarget(BrokerTarget):
                 "sasl_plain_password": password,
             }
         return arguments
-
-    async def _drop(self, producer: AIOKafkaProducer) -> None:
-        if self._producer is producer:
-            self._producer = None
-        await _stop(producer)
-
-
-async def _stop(producer: AIOKafkaProducer) -> None:
-    # Stopping flushes, which fails or takes long where the brokers cannot be reached.
-    with suppress(KafkaError, OSError, TimeoutError):
-        async with asyncio.timeout(CLOSE_S):
-            await producer.stop()

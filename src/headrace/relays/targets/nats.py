@@ -17,7 +17,6 @@ import asyncio
 import json
 import re
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -61,7 +60,6 @@ WRONG_SEQUENCE: Final = (10071, 10164)
 TOO_LARGE: Final = 10054
 BATCH_MAX: Final = 1000
 """The server's limit for an atomic batch."""
-CLOSE_S: Final = 2.0
 HEADER_OVERHEAD_BYTES: Final = 512
 """More than the headers that state conditions and batches take."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -90,44 +88,17 @@ class Tail:
     """The event of the last message."""
 
 
-class NatsTarget(BrokerTarget):
+class NatsTarget(BrokerTarget[Client]):
     """The subjects of one relay in one stream."""
+
+    errors = (nats.errors.Error,)
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
         super().__init__(relay, options, secrets)
-        self._client: Client | None = None
         self._lost = asyncio.Event()
         """Set at the end of the connection, which the library does not tell those who wait for an answer."""
         self._is_atomic = False
         self._tails: dict[str, Tail] = {}
-
-    async def open(self) -> None:
-        async with self._opening:
-            if self._client is None or not self._client.is_connected:
-                await self._disconnect()
-                self._client = await self._connect()
-
-    async def deliver(self, messages: Sequence[Message]) -> None:
-        if not messages:
-            return
-        await self.open()
-        client = self._client
-        if client is None:
-            raise DeliveryError(f"the connection to {self._destination} has just been closed")
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                subject = fill_template(self._options.text("subject"), messages[0])
-                await _unless_lost(self._lost, self._store(client, subject, messages))
-        except TargetRefused:
-            raise
-        except BaseException as error:
-            await self._disconnect()
-            if isinstance(error, (nats.errors.Error, OSError, TimeoutError)):
-                raise self._failure(error) from None
-            raise
-
-    async def close(self) -> None:
-        await self._disconnect()
 
     async def _connect(self) -> Client:
         client, lost = Client(), asyncio.Event()
@@ -136,21 +107,32 @@ class NatsTarget(BrokerTarget):
             lost.set()
 
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await client.connect(**self._connection_arguments(), disconnected_cb=note_end, closed_cb=note_end)
-                info = await client.jetstream(timeout=self._timeout_s).stream_info(self._options.text("stream"))
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            await _close(client)
-            raise self._failure(error) from None
-        if info.config.retention not in (RetentionPolicy.LIMITS, None):
-            await _close(client)
-            raise DeliveryError(
-                f"{self._destination} has the retention {info.config.retention}, which deletes the message that says what was delivered; "
-                "use a stream with the retention limits"
-            )
+            await client.connect(**self._connection_arguments(), disconnected_cb=note_end, closed_cb=note_end)
+            info = await client.jetstream(timeout=self._timeout_s).stream_info(self._options.text("stream"))
+            if info.config.retention not in (RetentionPolicy.LIMITS, None):
+                raise DeliveryError(
+                    f"{self._destination} has the retention {info.config.retention}, which deletes the message that says what was delivered; "
+                    "use a stream with the retention limits"
+                )
+        except BaseException:
+            await self._end(client)
+            raise
         self._lost = lost
         self._is_atomic = info.config.allow_atomic is True
         return client
+
+    def _is_open(self, client: Client) -> bool:
+        return client.is_connected
+
+    async def _close(self, client: Client) -> None:
+        await client.close()
+
+    def _forget(self) -> None:
+        self._tails.clear()
+
+    async def _send(self, client: Client, messages: Sequence[Message], delivered: set[int]) -> None:
+        subject = fill_template(self._options.text("subject"), messages[0])
+        await _unless_lost(self._lost, self._store(client, subject, messages))
 
     async def _store(self, client: Client, subject: str, messages: Sequence[Message]) -> None:
         """Publishes what is missing in a subject."""
@@ -246,13 +228,13 @@ class NatsTarget(BrokerTarget):
 
     @property
     def _destination(self) -> str:
-        return f"stream {self._options.text('stream')!r} of NATS at {', '.join(self._options.addresses('servers'))}"
+        return f"stream {self._options.text('stream')!r} of NATS at {', '.join(self._options.texts('servers'))}"
 
     def _connection_arguments(self) -> dict[str, Any]:
         tls = tls_context(self._options, self._secrets)
         scheme = "tls" if tls else "nats"
         arguments: dict[str, Any] = {
-            "servers": [f"{scheme}://{address}" for address in self._options.addresses("servers")],
+            "servers": [f"{scheme}://{address}" for address in self._options.texts("servers")],
             "name": f"headrace relay {self._relay}",
             # The relay tries again. A connection that comes back on its own would send what we no longer know of.
             "allow_reconnect": False,
@@ -267,12 +249,6 @@ class NatsTarget(BrokerTarget):
         }
         return arguments | {name: value for name, value in optional.items() if value is not None}
 
-    async def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        self._tails.clear()
-        if client is not None:
-            await _close(client)
-
 
 async def _unless_lost(lost: asyncio.Event, work: Coroutine[None, None, None]) -> None:
     """Does work that waits for answers. Raises ConnectionClosedError at the end of the connection."""
@@ -285,13 +261,6 @@ async def _unless_lost(lost: asyncio.Event, work: Coroutine[None, None, None]) -
     finally:
         for task in tasks:
             task.cancel()
-
-
-async def _close(client: Client) -> None:
-    # Closing fails, or waits for ever, where the connection is already broken; there is nothing left to close then.
-    with suppress(Exception):
-        async with asyncio.timeout(CLOSE_S):
-            await client.close()
 
 
 async def _ignore(error: Exception) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,10 +20,12 @@ from typing import Final, Literal
 from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, parse_reference, parse_template, read_secret
 from headrace.relays.targets.target import Message
 
-OptionType = Literal["text", "template", "integer", "seconds", "flag", "addresses", "secret"]
+OptionType = Literal["text", "texts", "fields", "template", "integer", "seconds", "flag", "addresses", "secret"]
 
 _WORDS: Final[Mapping[OptionType, str]] = {
     "text": "a text",
+    "texts": "a list of texts",
+    "fields": "an object of texts",
     "template": "a text",
     "integer": "an integer",
     "seconds": "a number of seconds",
@@ -74,30 +76,13 @@ RABBITMQ_OPTIONS: Final[Mapping[str, Option]] = {
 """The options of a RabbitMQ, for queues and for streams."""
 
 
-def unknown_options(options: Mapping[str, JSON], known: Collection[str]) -> list[str]:
-    """A message for each option that the target does not have, with the nearest one that it has."""
-    messages: list[str] = []
-    for name in options:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-            messages.append(f"option {name!r} is unknown; {suggestion}")
-    return messages
-
-
-def number_problem(options: Mapping[str, JSON], name: str, low: float, high: float) -> list[str]:
-    """A message if an option is there and is not a number between two bounds."""
-    value = options.get(name)
-    if value is None:
-        return []
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return [] if is_number and low <= float(value) <= high else [f"{name} is {value!r}, not a number from {low:g} to {high:g}"]  # type: ignore[arg-type]
-
-
 def find_mistakes(table: Mapping[str, Option], options: Mapping[str, JSON]) -> list[str]:
     """A message for each mistake in the options of a target."""
     mistakes = [f"option {name!r} is missing" for name, option in table.items() if option.required and options.get(name) is None]
-    mistakes += unknown_options(options, table)
+    for name in (name for name in options if name not in table):
+        near = get_close_matches(name, table, 1)
+        suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(table))}"
+        mistakes.append(f"option {name!r} is unknown; {suggestion}")
     for name, value in options.items():
         if name in table and value is not None and (mistake := _mistake(table[name], value)):
             mistakes.append(f"option {name!r} {mistake}")
@@ -131,6 +116,10 @@ def _has_type(type: OptionType, value: JSON) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if type == "seconds":
         return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if type == "texts":
+        return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
+    if type == "fields":
+        return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
     if type == "addresses":
         listed = value if isinstance(value, list) else [value]
         return bool(listed) and all(isinstance(address, str) and _ADDRESS.fullmatch(address) for address in listed)
@@ -178,9 +167,13 @@ class Options:
     def flag(self, name: str) -> bool:
         return self._values[name] is True
 
-    def addresses(self, name: str) -> list[str]:
+    def texts(self, name: str) -> list[str]:
         value = self._values[name]
-        return [str(address) for address in value] if isinstance(value, list) else [str(value)]
+        return [str(text) for text in value] if isinstance(value, list) else [str(value)]
+
+    def fields(self, name: str) -> dict[str, str]:
+        value = self._values[name]
+        return {field: str(text) for field, text in value.items()} if isinstance(value, Mapping) else {}
 
 
 def fill_template(template: str, message: Message) -> str:

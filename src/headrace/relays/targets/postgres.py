@@ -16,32 +16,30 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import JSON, DeliveryError, RawJSON, TargetRefused, encode
 from headrace.db import query
-from headrace.relays.targets.options import number_problem, unknown_options
+from headrace.relays.targets.options import Option, Options, find_mistakes
 from headrace.relays.targets.target import Message
 
 CONNECT_S: Final = 10
 STATEMENT_S: Final = 30
 
-_OPTIONS: Final = frozenset(
-    {
-        "host",
-        "port",
-        "dbname",
-        "user",
-        "password",
-        "sslmode",
-        "sslrootcert",
-        "dsn",
-        "table",
-        "columns",
-        "ledger",
-        "topic",
-        "namespace",
-    }
-)
 _ADDRESS: Final = ("host", "port", "dbname", "user", "sslmode", "sslrootcert")
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_LEDGER: Final = "headrace_relay"
+OPTIONS: Final[Mapping[str, Option]] = {
+    "host": Option("text"),
+    "port": Option("integer", at_least=1, at_most=65535),
+    "dbname": Option("text"),
+    "user": Option("text"),
+    "password": Option("text"),
+    "sslmode": Option("text", choices=_SSL_MODES),
+    "sslrootcert": Option("text"),
+    "dsn": Option("text"),
+    "table": Option("text"),
+    "columns": Option("texts"),
+    "ledger": Option("text", default="headrace_relay"),
+    "topic": Option("text"),
+    "namespace": Option("text"),
+}
+"""`columns`: those that the fields of the body go into."""
 # Set here, so that neither a variable nor a file nor a service of the node fills them in. An empty sslcert means the default file, so
 # sslcertmode must be off; and a server that asks for a Kerberos ticket would get the node's.
 _PARAMETERS: Final[Mapping[str, str | int]] = {
@@ -53,23 +51,12 @@ Connection: TypeAlias = psycopg.AsyncConnection[Any]
 
 
 def check_options(options: Mapping[str, JSON]) -> list[str]:
-    """What is wrong with the options."""
-    problems = unknown_options(options, _OPTIONS) + number_problem(options, "port", 1, 65535)
-    texts = ("host", "dbname", "user", "password", "sslmode", "sslrootcert", "dsn", "table", "ledger", "topic", "namespace")
-    problems += [f"{name} is not a text" for name in texts if name in options and not isinstance(options[name], str)]
-    if problems:
+    if problems := find_mistakes(OPTIONS, options):
         return problems
     if ("table" in options) == ("topic" in options):
         problems.append("give table, to insert rows, or topic, to publish events of another headrace; one of them")
-    if "table" in options:
-        columns = options.get("columns")
-        if (
-            not isinstance(columns, Sequence)
-            or not columns
-            or not all(isinstance(column, str) for column in columns)
-            or isinstance(columns, str)
-        ):
-            problems.append("columns is not a list of names; it has the columns that the fields of the body go into")
+    if "table" in options and "columns" not in options:
+        problems.append("option 'columns' is missing; it has the columns that the fields of the body go into")
     if not _is_reference(options.get("dsn")):
         problems += _address_problems(_address(options, {}))
     return problems
@@ -110,13 +97,10 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
     address = _address(options, secrets)
     if problems := _address_problems(address):
         raise DeliveryError(f"relay {relay_name}: {'; '.join(problems)}")
+    values = Options(OPTIONS, options)
     if "topic" in options:
-        namespace = options.get("namespace")
-        return PostgresTarget(address, Publishing(str(options["topic"]), None if namespace is None else str(namespace)))
-    columns = options["columns"]
-    assert isinstance(columns, Sequence)
-    names = [str(column) for column in columns]
-    return PostgresTarget(address, Inserting(str(options["table"]), names, str(options.get("ledger", _LEDGER))))
+        return PostgresTarget(address, Publishing(values.text("topic"), values.optional_text("namespace")))
+    return PostgresTarget(address, Inserting(values.text("table"), values.texts("columns"), values.text("ledger")))
 
 
 class Publishing:

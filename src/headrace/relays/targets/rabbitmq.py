@@ -8,8 +8,8 @@ event id."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aio_pika
@@ -50,65 +50,51 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
     return RabbitMQTarget(relay_name, Options(OPTIONS, options), secrets)
 
 
-class RabbitMQTarget(BrokerTarget):
+@dataclass(frozen=True)
+class Session:
+    """A connection with its channel."""
+
+    connection: AbstractConnection
+    channel: AbstractChannel
+
+
+class RabbitMQTarget(BrokerTarget[Session]):
     """One exchange, over one connection and one channel with confirms."""
 
-    def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
-        super().__init__(relay, options, secrets)
-        self._connection: AbstractConnection | None = None
-        self._channel: AbstractChannel | None = None
+    errors = (AMQPError, NotConfirmed, RuntimeError)
+    refusals = (NotConfirmed, TargetRefused)
 
-    async def open(self) -> None:
-        async with self._opening:
-            if self._channel is not None and not self._channel.is_closed:
-                return
-            await self._disconnect()
-            tls = tls_context(self._options, self._secrets)
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    self._connection = await aio_pika.connect(
-                        host=self._options.text("host"),
-                        port=self._port,
-                        login=self._secrets.get("user") or self._options.text("user"),
-                        password=self._secrets["password"],
-                        virtualhost=self._options.text("virtual_host"),
-                        ssl=tls is not None,
-                        ssl_context=tls,
-                        client_properties={"connection_name": f"headrace relay {self._relay}"},
-                    )
-                    self._channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
-            except (AMQPError, OSError, TimeoutError) as error:
-                await self._disconnect()
-                raise self._failure(error) from None
-
-    async def deliver(self, messages: Sequence[Message]) -> None:
-        if not messages:
-            return
-        await self.open()
-        confirmed: set[int] = set()
+    async def _connect(self) -> Session:
+        tls = tls_context(self._options, self._secrets)
+        connection = await aio_pika.connect(
+            host=self._options.text("host"),
+            port=self._port,
+            login=self._secrets.get("user") or self._options.text("user"),
+            password=self._secrets["password"],
+            virtualhost=self._options.text("virtual_host"),
+            ssl=tls is not None,
+            ssl_context=tls,
+            client_properties={"connection_name": f"headrace relay {self._relay}"},
+        )
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._publish(messages, confirmed)
-        except (NotConfirmed, TargetRefused) as error:
-            raise self._failure(error, confirmed) from None
-        except BaseException as error:
-            await self._disconnect()
-            if isinstance(error, (AMQPError, OSError, TimeoutError, RuntimeError)):
-                raise self._failure(error, confirmed) from None
+            return Session(connection, await connection.channel(publisher_confirms=True, on_return_raises=True))
+        except BaseException:
+            await connection.close()
             raise
 
-    async def close(self) -> None:
-        await self._disconnect()
+    def _is_open(self, client: Session) -> bool:
+        return not client.channel.is_closed
 
-    async def _publish(self, messages: Sequence[Message], confirmed: set[int]) -> None:
-        """Publishes the events of each key in their order, and those without a key, all at once; notes what is confirmed."""
-        if self._channel is None:
-            raise DeliveryError(f"the connection to {self._destination} has just been closed")
-        exchange = await self._channel.get_exchange(self._options.text("exchange"), ensure=False)
+    async def _close(self, client: Session) -> None:
+        await client.connection.close()
+
+    async def _send(self, client: Session, messages: Sequence[Message], delivered: set[int]) -> None:
+        """Publishes the events of each key in their order, and those without a key, all at once."""
+        exchange = await client.channel.get_exchange(self._options.text("exchange"), ensure=False)
         chains: dict[str | int, list[Message]] = {}
         for message in messages:
             chains.setdefault(message.position if message.key is None else message.key, []).append(message)
-        tasks = [asyncio.ensure_future(self._publish_in_order(exchange, chain, confirmed)) for chain in chains.values()]
+        tasks = [asyncio.ensure_future(self._publish_in_order(exchange, chain, delivered)) for chain in chains.values()]
         try:
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
@@ -119,7 +105,7 @@ class RabbitMQTarget(BrokerTarget):
             # A lost connection explains the other errors; a message that can never be delivered comes last, after those that can.
             raise min(errors, key=lambda error: (isinstance(error, TargetRefused), isinstance(error, NotConfirmed)))
 
-    async def _publish_in_order(self, exchange: AbstractExchange, messages: Sequence[Message], confirmed: set[int]) -> None:
+    async def _publish_in_order(self, exchange: AbstractExchange, messages: Sequence[Message], delivered: set[int]) -> None:
         for message in messages:
             routing_key = fill_template(self._options.text("routing_key"), message)
             if (size := len(routing_key.encode())) > ROUTING_KEY_BYTES_MAX:
@@ -128,18 +114,16 @@ class RabbitMQTarget(BrokerTarget):
                     "change the option routing_key"
                 )
             await exchange.publish(_amqp_message(message), routing_key, mandatory=True)
-            confirmed.add(message.position)
+            delivered.add(message.position)
 
-    def _failure(self, error: BaseException, confirmed: Collection[int] = ()) -> DeliveryError:
-        if isinstance(error, TargetRefused):
-            return TargetRefused(str(error), delivered=confirmed)
+    def _failure(self, error: BaseException) -> DeliveryError:
         if isinstance(error, PublishError):
             text = f"{self._destination} has no queue for the routing key of a message; bind a queue, or change routing_key"
         elif isinstance(error, NotConfirmed):
             text = f"{self._destination} refused a message; its queue may be full"
         else:
             text = f"{self._destination} did not confirm: {_reason(error)}"
-        return DeliveryError(text, delivered=confirmed)
+        return DeliveryError(text)
 
     @property
     def _port(self) -> int:
@@ -150,14 +134,6 @@ class RabbitMQTarget(BrokerTarget):
         exchange = self._options.text("exchange")
         name = f"exchange {exchange!r}" if exchange else "the default exchange"
         return f"{name} of RabbitMQ at {self._options.text('host')}:{self._port}"
-
-    async def _disconnect(self) -> None:
-        connection, self._connection, self._channel = self._connection, None, None
-        if connection is not None:
-            # Closing fails where the connection is already broken; there is nothing left to close then.
-            with suppress(Exception):
-                async with asyncio.timeout(self._timeout_s):
-                    await connection.close()
 
 
 def _amqp_message(message: Message) -> aio_pika.Message:

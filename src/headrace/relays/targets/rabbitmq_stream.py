@@ -16,13 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from rstream import ConfirmationStatus, Producer, RawMessage, StreamDoesNotExist
+from rstream import ConfirmationStatus, Producer, RawMessage
 from rstream.recovery import BackOffRecoveryStrategy
 from rstream.schema import SaslAuthenticate
 
@@ -163,8 +162,10 @@ class Publisher:
         return confirmations.rejected
 
 
-class RabbitMQStreamTarget(BrokerTarget):
+class RabbitMQStreamTarget(BrokerTarget[Producer]):
     """The streams of one relay in one RabbitMQ."""
+
+    errors = (Exception,)
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
         super().__init__(relay, options, secrets)
@@ -174,46 +175,45 @@ class RabbitMQStreamTarget(BrokerTarget):
 
     async def open(self) -> None:
         """Connects once to see that the server answers; a partition gets its own connection when it delivers for the first time."""
-        if self._publishers:
-            return
-        producer = self._new_producer()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await producer.start()
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                raise
-            raise self._failure(error, "") from None
-        finally:
-            await self._close(producer)
+        if not self._publishers:
+            await self._drop(await self._open())
 
     async def deliver(self, messages: Sequence[Message]) -> None:
         if not messages:
             return
-        partition = messages[0].partition
-        stream = fill_template(self._options.text("stream"), messages[0])
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._store(partition, stream, messages)
-        except TargetRefused:
-            raise
-        except BaseException as error:
-            await self._disconnect(partition)
-            if isinstance(error, DeliveryError) or not isinstance(error, Exception):
-                raise
-            raise self._failure(error, stream) from None
+                await self._store(messages)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            if not isinstance(error, self.refusals):
+                await self._disconnect(messages[0].partition)
+            raise self._delivery_error(error) from None
 
     async def close(self) -> None:
         for partition in list(self._publishers):
             await self._disconnect(partition)
 
-    async def _store(self, partition: int, stream: str, messages: Sequence[Message]) -> None:
-        if messages[0].is_redriven:
+    async def _connect(self) -> Producer:
+        producer = self._new_producer()
+        try:
+            await producer.start()
+        except BaseException:
+            await self._end(producer)
+            raise
+        return producer
+
+    async def _close(self, client: Producer) -> None:
+        await client.close()
+
+    async def _store(self, messages: Sequence[Message]) -> None:
+        first = messages[0]
+        partition, stream = first.partition, fill_template(self._options.text("stream"), first)
+        if first.is_redriven:
             await self._append(stream, messages)
             return
         publisher = self._publishers.get(partition)
         if publisher is None:
-            publisher = await self._open_publisher(messages[0], stream)
+            publisher = await self._open_publisher(first, stream)
             self._publishers[partition] = publisher
         if partition not in self._last:
             self._last[partition] = await publisher.last_publishing_id()
@@ -248,7 +248,7 @@ class RabbitMQStreamTarget(BrokerTarget):
             for message in messages:
                 await publisher.producer.send_wait(stream, RawMessage(_amqp_data(message)))
         finally:
-            await self._close(publisher.producer)
+            await self._end(publisher.producer)
 
     async def _open_publisher(self, message: Message, stream: str) -> Publisher:
         reference = f"{self._relay}/{message.relay_uid}/{message.partition}"
@@ -256,13 +256,14 @@ class RabbitMQStreamTarget(BrokerTarget):
             raise DeliveryError(
                 f"the producer name {reference!r} has {size} bytes, RabbitMQ takes {REFERENCE_BYTES_MAX - 1}; rename the relay"
             )
-        producer = self._new_producer()
+        producer = await self._connect()
         try:
-            await producer.start()
             if not await producer.stream_exists(stream):
-                raise StreamDoesNotExist
+                raise DeliveryError(
+                    f"RabbitMQ at {self._destination} has no stream {stream!r}; create it, or change the option stream"
+                )
         except BaseException:
-            await self._close(producer)
+            await self._end(producer)
             raise
         return Publisher(producer, stream, reference)
 
@@ -281,11 +282,7 @@ class RabbitMQStreamTarget(BrokerTarget):
             recovery_strategy=BackOffRecoveryStrategy(enable=False),
         )
 
-    def _failure(self, error: BaseException, stream: str) -> DeliveryError:
-        if isinstance(error, StreamDoesNotExist):
-            return DeliveryError(
-                f"RabbitMQ at {self._destination} has no stream {stream!r}; create it, or change the option stream"
-            )
+    def _failure(self, error: BaseException) -> DeliveryError:
         return DeliveryError(f"RabbitMQ at {self._destination} did not confirm: {type(error).__name__}")
 
     @property
@@ -300,13 +297,7 @@ class RabbitMQStreamTarget(BrokerTarget):
         publisher = self._publishers.pop(partition, None)
         self._last.pop(partition, None)
         if publisher is not None:
-            await self._close(publisher.producer)
-
-    async def _close(self, producer: Producer) -> None:
-        # Closing fails where the connection is already broken; there is nothing left to close then.
-        with suppress(Exception):
-            async with asyncio.timeout(self._timeout_s):
-                await producer.close()
+            await self._end(publisher.producer)
 
 
 def _amqp_data(message: Message) -> bytes:

@@ -12,10 +12,8 @@ A redriven dead letter comes after the last entry `n-0` as `n-1`; it is added on
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, cast
 
 from redis.asyncio import Connection, ConnectionPool, Redis, SSLConnection
@@ -40,7 +38,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
     **TLS_OPTIONS,
 }
 """`maxlen`: a stream keeps about this many entries; without it, all of them."""
-CLOSE_S: Final = 2.0
 COUNTER_MAX: Final = 2**64 - 1
 """The last possible id of a position."""
 
@@ -61,45 +58,34 @@ class TLSConnection(SSLConnection):
         self.ssl_context.context = context
 
 
-class RedisTarget(BrokerTarget):
+class RedisTarget(BrokerTarget[Redis]):
     """The streams of one relay in one Redis database."""
+
+    errors = (RedisError,)
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
         super().__init__(relay, options, secrets)
-        self._client: Redis | None = None
         self._last: dict[str, int] = {}
         """The last delivered position of each stream, as long as nothing has failed since it was read."""
 
-    async def open(self) -> None:
-        if self._client is not None:
-            return
+    async def _connect(self) -> Redis:
         client = Redis(connection_pool=ConnectionPool(**self._connection_arguments()))
         try:
             await client.ping()
-        except (RedisError, OSError, TimeoutError) as error:
-            await _close(client)
-            raise self._failure(error) from None
-        self._client = client
-
-    async def deliver(self, messages: Sequence[Message]) -> None:
-        if not messages:
-            return
-        await self.open()
-        client = self._client
-        if client is None:
-            raise DeliveryError(f"the connection to Redis at {self._destination} has just been closed")
-        stream = fill_template(self._options.text("stream"), messages[0])
-        try:
-            self._last[stream] = await self._store(client, stream, messages)
-        except (RedisError, OSError, TimeoutError) as error:
-            await self._disconnect()
-            raise self._failure(error) from None
-        except (DeliveryError, asyncio.CancelledError):
-            await self._disconnect()
+        except BaseException:
+            await self._end(client)
             raise
+        return client
 
-    async def close(self) -> None:
-        await self._disconnect()
+    async def _close(self, client: Redis) -> None:
+        await client.aclose(close_connection_pool=True)
+
+    def _forget(self) -> None:
+        self._last.clear()
+
+    async def _send(self, client: Redis, messages: Sequence[Message], delivered: set[int]) -> None:
+        stream = fill_template(self._options.text("stream"), messages[0])
+        self._last[stream] = await self._store(client, stream, messages)
 
     async def _store(self, client: Redis, stream: str, messages: Sequence[Message]) -> int:
         """Adds what is missing in a stream; returns the last position in it."""
@@ -197,19 +183,6 @@ class RedisTarget(BrokerTarget):
         if context := tls_context(options, self._secrets):
             arguments |= {"connection_class": TLSConnection, "context": context}
         return arguments
-
-    async def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        self._last.clear()
-        if client is not None:
-            await _close(client)
-
-
-async def _close(client: Redis) -> None:
-    # Closing fails where the connection is already broken; there is nothing left to close then.
-    with suppress(RedisError, OSError, TimeoutError):
-        async with asyncio.timeout(CLOSE_S):
-            await client.aclose(close_connection_pool=True)
 
 
 def _fields(message: Message) -> dict[str, str | bytes]:

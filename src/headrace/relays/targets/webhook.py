@@ -26,7 +26,7 @@ import httpx2
 from standardwebhooks import Webhook
 
 from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, TargetGone, TargetRefused, safe_line
-from headrace.relays.targets.options import number_problem, unknown_options
+from headrace.relays.targets.options import Option, Options, find_mistakes
 from headrace.relays.targets.target import Message
 
 NETWORKS_VARIABLE: Final = "HEADRACE_RELAY_NETWORKS"
@@ -39,16 +39,19 @@ _NOT_PUBLIC: Final = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Ne
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)
 """Before the IPv4 address in the lower half of an address."""
 _RELAYS_OF_6TO4: Final = IPv4Network("192.88.99.0/24")
-TIMEOUT_S: Final = 10.0
-TIMEOUT_MAX_S: Final = 30.0
-IN_FLIGHT: Final = 32
-IN_FLIGHT_MAX: Final = 256
 BODY_BYTES_MAX: Final = 2_097_152
 RESPONSE_BYTES_MAX: Final = 65_536
 """A longer response is not read to its end; its connection is closed."""
 RETRIED: Final = frozenset({408, 409, 425, 429})
 """Answers of the 4xx kind that a later attempt may change."""
-_OPTIONS: Final = frozenset({"url", "secret", "secrets", "headers", "timeout_s", "in_flight"})
+OPTIONS: Final[Mapping[str, Option]] = {
+    "url": Option("text", required=True),
+    "secret": Option("text"),
+    "secrets": Option("texts"),
+    "headers": Option("fields"),
+    "timeout_s": Option("seconds", default=10, at_least=0.1, at_most=30),
+    "in_flight": Option("integer", default=32, at_least=1, at_most=256),
+}
 _SCHEMES: Final = ("http", "https")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _OWN_HEADERS: Final = re.compile(r"(?i)host|content-length|transfer-encoding|connection|upgrade|webhook-.*")
@@ -60,25 +63,19 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 
 def check_options(options: Mapping[str, JSON]) -> list[str]:
-    """What is wrong with the options."""
-    problems = unknown_options(options, _OPTIONS)
-    url = options.get("url")
-    if not isinstance(url, str):
-        problems.append("option 'url' is missing; give the address of the receiver")
-    elif not url.startswith(("env:", "file:")):
+    if problems := find_mistakes(OPTIONS, options):
+        return problems
+    values = Options(OPTIONS, options)
+    url, headers = values.text("url"), values.fields("headers")
+    if not url.startswith(("env:", "file:")):
         problems += _url_problems(url)
     if "secret" in options and "secrets" in options:
         problems.append("secret and secrets are both there; give one of them")
-    secrets = options.get("secrets", [])
-    if not isinstance(secrets, Sequence) or isinstance(secrets, str) or not all(isinstance(part, str) for part in secrets):
-        problems.append("secrets is not a list of references")
-    headers = options.get("headers", {})
-    if not isinstance(headers, Mapping) or not all(isinstance(value, str) and _is_header(value) for value in headers.values()):
+    if not all(map(_is_header, headers.values())):
         problems.append("headers is not an object of texts in printable ASCII")
     elif refused := [name for name in headers if not _HEADER_NAME.fullmatch(name) or _OWN_HEADERS.fullmatch(name)]:
         problems.append(f"headers: {', '.join(map(repr, refused))} cannot be set")
-    problems += number_problem(options, "timeout_s", 0.1, TIMEOUT_MAX_S)
-    return problems + number_problem(options, "in_flight", 1, IN_FLIGHT_MAX)
+    return problems
 
 
 def _url_problems(text: str) -> list[str]:
@@ -99,13 +96,12 @@ def _is_header(value: str) -> bool:
 
 def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> WebhookTarget:
     """The receiver of a relay. Raises InvalidRelay for secrets that cannot sign."""
-    address = secrets.get("url", str(options["url"]))
+    values = Options(OPTIONS, options)
+    address = secrets.get("url", values.text("url"))
     # Checked again: what a secret holds is known only now.
     if problems := _url_problems(address):
         raise InvalidRelay(f"relay {relay_name}: {problems[0]}")
-    headers = options.get("headers", {})
-    assert isinstance(headers, Mapping)
-    own_headers = {name: secrets.get(f"headers.{name}", str(value)) for name, value in headers.items()}
+    own_headers = {name: secrets.get(f"headers.{name}", value) for name, value in values.fields("headers").items()}
     if not all(map(_is_header, own_headers.values())):
         raise InvalidRelay(f"relay {relay_name}: a header has a value that is not printable ASCII")
     keys = [value for option, value in secrets.items() if option == "secret" or option.startswith("secrets.")]
@@ -113,8 +109,8 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
         url=httpx2.URL(address),
         signers=_signers(relay_name, keys),
         headers=own_headers,
-        timeout_s=float(str(options.get("timeout_s", TIMEOUT_S))),
-        in_flight=int(str(options.get("in_flight", IN_FLIGHT))),
+        timeout_s=values.seconds("timeout_s"),
+        in_flight=values.integer("in_flight"),
     )
 
 

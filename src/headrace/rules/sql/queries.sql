@@ -82,7 +82,7 @@ where t.topic_id in (
 order by t.topic_id;
 
 -- name: pending_versions
--- A topic's versions to compile, oldest first. Index: rule_version_pending.
+-- Selects a topic's versions to compile, oldest first. Index: rule_version_pending.
 select v.version_id, v.condition, v.dropped
 from headrace_internal.rule_version v
 where v.topic_id = %(topic_id)s and v.status = 'pending'
@@ -90,7 +90,7 @@ order by v.version_id
 limit %(limit)s;
 
 -- name: rules
--- The rules of a namespace with their state.
+-- Selects the rules of a namespace with their state.
 select r.rule as name, r.topic, r.event_type, r.action, r.condition, r.priority, r.delay_s, r.timing, r.active,
     r.namespace, r.source, r.version, r.status, r.error, r.warning, r.since_position, r.written_at, r.written_by, r.paused
 from headrace.rule_state r
@@ -100,7 +100,7 @@ where r.namespace = headrace.current_namespace(%(namespace)s)
 order by r.rule;
 
 -- name: sample
--- A table of events for the condition tester; dropped at the end of the transaction.
+-- Creates a table of events for the condition tester; dropped at the end of the transaction.
 create temporary table sample (
     number     integer,
     type       text,
@@ -111,7 +111,7 @@ create temporary table sample (
 ) on commit drop;
 
 -- name: shapes
--- The active shapes of a topic, each with at most `limit` of its versions. Index: rule_match_access.
+-- Selects the active shapes of a topic, each with at most `limit` of its versions. Index: rule_match_access.
 select s.shape_id, s.topic_id, s.variants, m.version_id, m.since_position, m.event_type, m.canonical
 from headrace_internal.rule_shape s
 cross join lateral (
@@ -125,7 +125,7 @@ where s.timing = %(timing)s and s.topic_id = %(topic_id)s
 order by s.shape_id, m.version_id;
 
 -- name: versions
--- The versions of a rule, also of a dropped one, oldest first.
+-- Selects the versions of a rule, also of a dropped one, oldest first.
 select v.rule_id, v.version, t.topic, v.event_type, v.condition, v.action, v.priority, v.delay_s, v.timing, v.active, v.dropped,
     v.written_at, v.written_by, v.status, v.error, v.since_position, v.until_position
 from headrace.rule_version v
@@ -134,7 +134,7 @@ where v.namespace = headrace.current_namespace(%(namespace)s) and v.rule = %(rul
 order by v.rule_id, v.version;
 
 -- name: watched_topics
--- The topics with rules, and the reserved consumer of each.
+-- Selects the topics with rules, and the reserved consumer of each.
 select c.topic_id, c.consumer_id, t.topic, t.namespace
 from headrace_internal.consumer c
 join headrace_internal.topic t on t.topic_id = c.topic_id

@@ -1,5 +1,5 @@
 -- name: active_schedules
--- The schedules that need a pg_cron job, and the job recorded for each.
+-- Selects the schedules that need a pg_cron job, and the job recorded for each.
 select s.schedule_id, s.cron, s.zone, s.cron_job_id from headrace_internal.schedule s where s.active order by s.schedule_id;
 
 -- name: clear_failure
@@ -8,12 +8,12 @@ delete from headrace_internal.failure f using headrace_internal.schedule s
 where s.schedule_id = %(schedule_id)s and f.kind = 'schedule' and f.namespace = s.namespace and f.name = s.schedule;
 
 -- name: cron_home
--- The database of pg_cron (null if it is not loaded), its time zone, and the name of this database.
+-- Selects the database of pg_cron (null if it is not loaded), its time zone, and the name of this database.
 select nullif(current_setting('cron.database_name', true), '') as home,
     coalesce(nullif(current_setting('cron.timezone', true), ''), 'GMT') as zone, current_database()::text as database;
 
 -- name: cron_jobs
--- The pg_cron jobs of one database's schedules. Run it in pg_cron's database.
+-- Selects the pg_cron jobs of one database's schedules. Run it in pg_cron's database.
 select j.jobid, j.jobname, j.schedule from cron.job j where starts_with(j.jobname, %(prefix)s) and j.database = %(database)s;
 
 -- name: fail
@@ -34,7 +34,7 @@ update headrace_internal.schedule s set cron_job_id = %(job_id)s
 where s.schedule_id = %(schedule_id)s and s.cron_job_id is distinct from %(job_id)s;
 
 -- name: schedules
--- The schedules of a namespace, or one of them, each with its next and its last tick.
+-- Selects the schedules of a namespace, or one of them, each with its next and its last tick.
 -- Indexes: schedule_name_unique, schedule_due_pkey, schedule_tick_once backwards.
 select s.schedule_id, s.namespace, s.schedule, s.cron, s.zone, t.topic, s.type, s.payload, s.key, s.headers,
     s.missed, s.missed_max, s.grace_s,
@@ -52,7 +52,7 @@ where s.namespace = headrace.current_namespace(%(namespace)s)
 order by s.schedule;
 
 -- name: ticks
--- The past ticks of a schedule, newest first. Index: schedule_tick_once, backwards.
+-- Selects the past ticks of a schedule, newest first. Index: schedule_tick_once, backwards.
 select k.tick_at, k.outcome, k.event_id, k.fired_at
 from headrace.schedule_tick k
 where k.schedule_id = headrace.schedule_id(%(schedule)s, %(namespace)s)

@@ -184,7 +184,7 @@ def _step(
                 spec, number = topic.specs[own_number], topic.numbers[own_number]
                 own = own_events(events, spec, is_alone=len(group.numbers) == 1)
                 run = make_run(spec.table, evidence_max=spec.evidence_max, until=untils[number], forgets=spec.forgets)
-                for stepped in (run.feed(Rows.of(own)), run.finish()) if own.num_rows else ():
+                for stepped in (run.feed(Rows.from_table(own)), run.finish()) if own.num_rows else ():
                     numbers = pa.array(np.full(stepped.outputs.num_rows, number, np.int32))
                     yield from pa.Table.from_arrays([numbers, *stepped.outputs.columns], schema=NUMBERED_SCHEMA).to_batches(
                         max_chunksize=10_000

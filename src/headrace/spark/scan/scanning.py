@@ -220,7 +220,7 @@ def _step_group(group: Group, rows: pa.Table, definitions: Definitions) -> Itera
     for number, events in group.events(rows):
         spec = definitions.correlators[number]
         run = make_run(spec.table, evidence_max=spec.evidence_max, until=definitions.until, forgets=spec.forgets)
-        for stepped in (run.feed(Rows.of(events)), run.finish()):
+        for stepped in (run.feed(Rows.from_table(events)), run.finish()):
             yield _outputs(spec.name, stepped.outputs)
 
 

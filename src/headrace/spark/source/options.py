@@ -199,6 +199,6 @@ def _parse_extracts(text: str | None) -> tuple[Extract, ...]:
 
 def _extract(name: str, path: _Path) -> Extract:
     try:
-        return Extract.of(name, path.path, as_json=path.kind == "json")
+        return Extract.from_path(name, path.path, as_json=path.kind == "json")
     except Invalid as error:
         raise Invalid(f"option {error}; {_ADVICE}") from None

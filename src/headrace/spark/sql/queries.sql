@@ -13,11 +13,11 @@ where i.correlator_id = %(correlator_id)s
 limit 1;
 
 -- name: appended_at
--- The log's time of the event at a position.
+-- Selects the log's time of the event at a position.
 select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;
 
 -- name: begin_stream
--- The stream of this name, created if it does not exist, with the correlators it was begun with. Index: stream_name_unique.
+-- Finds the stream of this name, or creates it, with the correlators it was begun with. Index: stream_name_unique.
 with begun as (
     insert into headrace_internal.stream (namespace, stream, correlators)
     values (headrace.current_namespace(%(namespace)s), %(stream)s, %(correlators)s)
@@ -31,7 +31,7 @@ where s.namespace = headrace.current_namespace(%(namespace)s) and s.stream = %(s
 limit 1;
 
 -- name: continuity
--- The events at some positions, one per topic, with what tells whether the log is still the same: the epoch, and whether this server
+-- Selects the events at some positions, one per topic, with what tells whether the log is still the same: the epoch, and whether this server
 -- is a replica, which may lag. One row for a topic whose log does not have the position, too. Index: log_position.
 select p.topic_id, l.event_id::text, headrace.log_epoch() as epoch, pg_is_in_recovery() as is_replica
 from unnest(%(topic_ids)s::integer[], %(positions)s::bigint[]) p (topic_id, "position")
@@ -41,7 +41,7 @@ left join lateral (
 ) l on true;
 
 -- name: due_stream_keys
--- The keys of a correlator with timers that are due by a time, in microseconds. Index: stream_state_due.
+-- Selects the keys of a correlator with timers that are due by a time, in microseconds. Index: stream_state_due.
 select s.key from headrace_internal.stream_state s
 where s.stream_id = %(stream_id)s and s.correlator = %(correlator)s and s.deadline <= %(until)s;
 
@@ -62,7 +62,7 @@ for no key update skip locked;
 select s.shard, s.topic, s.position from headrace_internal.stream s where s.stream_id = %(stream_id)s for update;
 
 -- name: logs
--- The topics of a namespace: the first position in archive or log, the next position, and the first one that the log itself has.
+-- Selects the topics of a namespace: the first position in archive or log, the next position, and the first one that the log itself has.
 -- Indexes: topic_name_unique, log_position backwards, archive_position.
 select t.topic_id, t.topic,
     coalesce(case when %(archive)s and t.dropped_to > 0 then headrace.archived_from(t.topic_id, t.dropped_to) end, t.dropped_to + 1) as first,
@@ -85,14 +85,14 @@ cross join lateral (
 where t.topic_id = %(topic_id)s and t.clock = 'server';
 
 -- name: pipeline_batches
--- The newest batches of a topic's pipeline, newest first. Index: pipeline_batch_pkey.
+-- Selects the newest batches of a topic's pipeline, newest first. Index: pipeline_batch_pkey.
 select b.batch, b.from_position, b.upto, b.firings, b.outputs, b.timers, b.took_ms, b.committed_at
 from headrace.pipeline_batch b
 where b.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
 order by b.batch desc limit %(limit)s;
 
 -- name: pipeline_consumers
--- The consumers that run a topic's rules and correlators. ready: it is due, and its active version is not about to change.
+-- Selects the consumers that run a topic's rules and correlators. ready: it is due, and its active version is not about to change.
 -- erasures: changes with every erasure, which takes data out of events and states without moving a cursor.
 -- The version of all rules together is the newest compiled one. mark: changes with every move of the cursor.
 -- Indexes: erasure_pkey, consumer_name_unique, cursor_pkey, rule_version_pending, correlator_version_pending.
@@ -116,14 +116,14 @@ where c.topic_id = %(topic_id)s and (c.consumer = 'headrace.rules' or t.correlat
 order by c.consumer_id;
 
 -- name: pipeline_correlator
--- A correlator's version with its compiled table, if it is the active one. Index: correlator_table_pkey.
+-- Selects a correlator's version with its compiled table, if it is the active one. Index: correlator_table_pkey.
 select v.correlator as name, v.version, v.pattern, v.key, t.compiled, v.evidence_max, v.forget_after is not null as forgets
 from headrace_internal.correlator_table t
 join headrace_internal.correlator_version v on v.version_id = t.version_id
 where t.correlator_id = %(correlator_id)s and t.version_id = %(version_id)s;
 
 -- name: pipeline_rules
--- The active rules of a topic that run after the log. Indexes: rule_version_in_force, rule_match_pkey.
+-- Selects the active rules of a topic that run after the log. Indexes: rule_version_in_force, rule_match_pkey.
 select m.version_id::text as name, v.event_type, v.canonical as condition, v.action, m.since_position as since_offset
 from headrace_internal.rule_version v
 join headrace_internal.rule_match m on m.version_id = v.version_id and m.key_number = 1
@@ -131,7 +131,7 @@ where v.topic_id = %(topic_id)s and v.since_position is not null and v.timing = 
 order by m.version_id;
 
 -- name: pipeline_states
--- The pipelines of a namespace, or that of one topic, with their progress.
+-- Selects the pipelines of a namespace, or that of one topic, with their progress.
 select s.topic, s.namespace, s.engine, s.state, s.process, s.master, s.started_at, s.heartbeat_at, s.batches, s.events, s.firings,
     s.outputs, s.position, s.lag_events, s.lag_s, s.rate, s.batch_ms, s.error
 from headrace.pipeline_state s
@@ -139,14 +139,14 @@ where s.namespace = headrace.current_namespace(%(namespace)s) and (%(topic)s::te
 order by s.topic;
 
 -- name: pipeline_topic
--- A topic with the engine it runs on and the end of its log. Indexes: topic_pkey, log_position backwards.
+-- Selects a topic with the engine it runs on and the end of its log. Indexes: topic_pkey, log_position backwards.
 select t.topic_id, t.engine, coalesce(h.position, t.dropped_to) as head
 from headrace_internal.topic t
 left join lateral headrace.log_head(t.topic_id) h on true
 where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s);
 
 -- name: read_states
--- The instances of these keys, one text per column: the numbers of the keys they belong to, then values separated by commas,
+-- Selects the instances of these keys, one text per column: the numbers of the keys they belong to, then values separated by commas,
 -- or lists by semicolons. Null if there are none. (A double is exact to the microsecond until after 2100, and ten times faster
 -- than numeric.) Index: correlator_instance_pkey.
 select string_agg(k.n::text, ','), string_agg(i.units::text, ';'), string_agg(i.deadlines::text, ';'),
@@ -161,7 +161,7 @@ cross join lateral (
 ) i;
 
 -- name: read_stream_states
--- The states of these keys. Index: stream_state_pkey.
+-- Selects the states of these keys. Index: stream_state_pkey.
 select s.key, s.state from headrace_internal.stream_state s
 where s.stream_id = %(stream_id)s and s.correlator = %(correlator)s and s.key = any (%(keys)s::text[]);
 

@@ -1,5 +1,5 @@
 -- name: firings
--- The firings of the rules of a namespace, oldest first, with their events. Index: firing_once.
+-- Selects the firings of the rules of a namespace, oldest first, with their events. Index: firing_once.
 select v.rule, v.version, t.topic, f.position, f.event_id, f.action, f.action_id, f.fired_at
 from headrace.firing f
 join headrace.rule_version v on v.version_id = f.rule_version_id
@@ -8,7 +8,7 @@ where t.namespace = headrace.current_namespace(%(namespace)s) and (%(rule)s::tex
 order by f.firing_id
 
 -- name: next_tick
--- The next moment, up to now, at which a ticker would have fired or planned a schedule; null if there is none.
+-- Selects the next moment, up to now, at which a ticker would have fired or planned a schedule; null if there is none.
 -- Index: schedule_due_pkey.
 select min(w.moment)
 from headrace_internal.schedule s
@@ -27,7 +27,7 @@ where h.namespace = headrace.current_namespace(%(namespace)s) and (%(correlator)
 order by h.correlation_id
 
 -- name: results
--- The newest result of each action of a namespace that has ended, oldest first.
+-- Selects the newest result of each action of a namespace that has ended, oldest first.
 select r.action_id, r.action, r.outcome, r.attempts
 from (
     select distinct on (r.action_id) r.action_id, r.action, r.outcome, r.attempts, r.ended_at

@@ -118,7 +118,7 @@ class Authenticator:
         return self.check(("token", token.namespace, token.token_id), token.rate_per_s or self._settings.rate_per_s)
 
     def check(self, client: object, rate_per_s: float) -> TokenBucket:
-        limit = self._buckets.of(client, rate_per_s)
+        limit = self._buckets.for_client(client, rate_per_s)
         if wait_s := limit.wait_s():
             raise too_many(
                 f"more than {rate_per_s:g} events per second came; nothing was published, try again in {wait_s:.1f} s", wait_s

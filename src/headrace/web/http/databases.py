@@ -252,7 +252,7 @@ class LookupCache(Generic[T]):
             return None
         task = self._running.get(key)
         if task is None:
-            bucket = self._unknown.of(address, UNKNOWN_PER_S) if known is None and self._unknown is not None else None
+            bucket = self._unknown.for_client(address, UNKNOWN_PER_S) if known is None and self._unknown is not None else None
             if bucket is not None and (wait_s := bucket.wait_s()):
                 return await self._get_gathered(key, gathered, wait_s)
             if bucket is not None:

@@ -1,4 +1,4 @@
--- The dead letters of a namespace's actions, oldest first: by id, by action, by error group, by the ids of the actions; with p_redriven
+-- Returns the dead letters of a namespace's actions, oldest first: by id, by action, by error group, by the ids of the actions; with p_redriven
 -- those that were redriven. "payload" is what a redrive would send: the edited or the original one.
 -- Indexes: q_hrd_<namespace>_pkey, q_hrd_<namespace>_action, a_hrd_<namespace>_action.
 -- Calls: uuid_or_null, error_group, dead_letter_queue, queue_of.
@@ -48,7 +48,7 @@ as $$
     order by count(*) desc, d.action, d.error_group
 $$;
 
--- The open dead letters of a namespace, counted by what they have in common: of actions the name, of events topic and consumer; reason
+-- Returns the open dead letters of a namespace, counted by what they have in common: of actions the name, of events topic and consumer; reason
 -- and error group. Of each group up to p_counted letters are counted, fewer if there are many groups; `is_more` says that there are
 -- more. At most p_groups groups of each kind are returned. So a call costs the same however many dead letters there are.
 -- The groups are found one after the other: each is the first in the index after the one before.
@@ -152,7 +152,7 @@ begin
 end
 $$;
 
--- The open dead letters of one group (see headrace.count_dead_letters), in the order of their places: of actions the number of the dead
+-- Returns the open dead letters of one group (see headrace.count_dead_letters), in the order of their places: of actions the number of the dead
 -- letter, of events the position. At most p_limit after the place p_after, so that a page costs the same wherever it is.
 -- p_group: the error group. p_open: only those that are not marked for a redrive. Locks nothing. Indexes: q_<queue>_group, dead_letter_group.
 -- Calls: uuid_or_null, dead_letter_group, dead_letter_queue, queue_of, error_group.

@@ -114,7 +114,7 @@ begin
 end
 $$;
 
--- Buries actions that have been due for p_grace_s and that no node handles which was alive within 90 seconds (a node that has just
+-- Buries actions that have been due for p_grace_s and that no live node handles: its heartbeat is older than 90 seconds (a node that has just
 -- stopped counts: it may be restarting). Paused actions are held instead. Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
 -- Calls: hold_paused_actions, queue_of, bury_actions.
@@ -222,13 +222,13 @@ end
 $$;
 
 -- Deletes results and failed attempts older than p_keep, oldest first, in pieces of p_piece rows. Stops after the first piece that
--- ends later than p_most; the next call continues. Also deletes unique keys that nothing holds. Returns the number of rows.
+-- ends later than p_time_max; the next call continues. Also deletes unique keys that nothing holds. Returns the number of rows.
 -- Locks: the rows, skip locked: another node deletes them. Indexes: action_result_age, attempt_age, whatever the statistics say.
 -- Calls: trim_unique_actions.
 create or replace function headrace_internal.trim_results(
     p_keep  interval default '30 days',
     p_piece integer default 10000,
-    p_most  interval default '1 second'
+    p_time_max  interval default '1 second'
 ) returns integer
 language plpgsql volatile
 set enable_seqscan = off
@@ -238,7 +238,7 @@ as $$
 declare
     v_before  timestamptz := headrace.clock() - p_keep;
     -- Real time: headrace.clock() does not move within a call.
-    v_end     timestamptz := clock_timestamp() + p_most;
+    v_end     timestamptz := clock_timestamp() + p_time_max;
     v_results integer;
     v_piece   integer;
     v_trimmed integer := 0;

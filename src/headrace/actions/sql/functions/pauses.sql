@@ -29,7 +29,7 @@ begin
 end
 $$;
 
--- By how many seconds the due time of a held action is postponed: 50 years. An action is held while its rule or its name is paused;
+-- Returns by how many seconds the due time of a held action is postponed: 50 years. An action is held while its rule or its name is paused;
 -- headrace.resume subtracts them again, so that it keeps its order. An action due in more than 25 years counts as held.
 create or replace function headrace_internal.hold_s() returns integer
 language sql immutable parallel safe
@@ -93,7 +93,7 @@ begin
 end
 $$;
 
--- The level it takes to pause and resume something of a kind; raises HR300 for an unknown kind.
+-- Returns the level it takes to pause and resume something of a kind; raises HR300 for an unknown kind.
 create or replace function headrace_internal.pause_level(p_kind text, p_name text) returns text
 language plpgsql immutable
 as $$

@@ -1,11 +1,11 @@
--- A text as uuid; null if it is not one. Other programs may put messages of any form into the queue.
+-- Returns a text as uuid; null if it is not one. Other programs may put messages of any form into the queue.
 create or replace function headrace_internal.uuid_or_null(p_text text) returns uuid
 language sql immutable parallel safe
 as $$
     select case when p_text ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then p_text::uuid end
 $$;
 
--- The state of an action in the queue: 'due', 'in-flight' (a node holds it), 'retrying' (it failed and waits for its next attempt),
+-- Returns the state of an action in the queue: 'due', 'in-flight' (a node holds it), 'retrying' (it failed and waits for its next attempt),
 -- 'delayed', or 'held' (by a pause). A failed attempt records the time of the next one, which is then the due time of the action; a
 -- claim moves the due time. An id is chosen by the sender: it means an action only together with its namespace. Index: attempt_action.
 -- Calls: uuid_or_null.
@@ -22,7 +22,7 @@ as $$
         else 'in-flight' end
 $$;
 
--- The number of actions in a namespace's queue by state, the age of the oldest due one, and whether the queue is paused. 'retrying':
+-- Returns the number of actions in a namespace's queue by state, the age of the oldest due one, and whether the queue is paused. 'retrying':
 -- a failed action that waits for its next attempt; 'held': by the pause of its rule or of its name. 'dead': counted up to
 -- 100 000, then as the table's statistics say. Index: attempt_action.
 -- Calls: action_state, dead_letter_queue, queue_of.
@@ -57,7 +57,7 @@ begin
 end
 $$;
 
--- The actions in a namespace's queue, oldest first: all, of some ids, of a name, of a key, sent before a while ago, or in a state (due,
+-- Returns the actions in a namespace's queue, oldest first: all, of some ids, of a name, of a key, sent longer than an interval ago, or in a state (due,
 -- in-flight, retrying, delayed, held). With the error of the last failed attempt, and how many attempts the handler's policy allows.
 -- Indexes: q_<queue>_key_order for a name and a key, q_<queue>_retried for the states retrying and in-flight, q_<queue>_pkey for the
 -- order; ids are searched in the whole queue. attempt_action.
@@ -122,7 +122,7 @@ begin
 end
 $$;
 
--- The message ids of the actions that an operator has chosen; raises HR300 if nothing was chosen.
+-- Returns the message ids of the actions that an operator has chosen; raises HR300 if nothing was chosen.
 -- Calls: queued_actions.
 create or replace function headrace_internal.selected_actions(
     p_ids uuid[], p_action text, p_key text, p_state text, p_namespace text

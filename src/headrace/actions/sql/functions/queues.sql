@@ -1,10 +1,10 @@
--- The name of a namespace's action queue in pgmq: hr_<number of the namespace>. The catalog shows table names to every role, so they
+-- Returns the name of a namespace's action queue in pgmq: hr_<number of the namespace>. The catalog shows table names to every role, so they
 -- must not contain the name of a namespace; 'default' is no secret.
 create or replace function headrace_internal.queue_for(p_namespace text, p_namespace_id integer) returns text
 language sql immutable
 return case when p_namespace = 'default' then 'hr_default' else 'hr_' || p_namespace_id end;
 
--- The name of a namespace's action queue in pgmq. Raises HR131 if there is no such namespace. Index: namespace_pkey.
+-- Returns the name of a namespace's action queue in pgmq. Raises HR131 if there is no such namespace. Index: namespace_pkey.
 -- Calls: queue_for, namespace_exists.
 create or replace function headrace_internal.queue_of(p_namespace text) returns text
 language plpgsql stable
@@ -21,7 +21,7 @@ begin
 end
 $$;
 
--- The name of the queue in pgmq that holds the dead letters of an action queue: hrd_… for hr_…. The prefixes differ, so that no
+-- Returns the name of the queue in pgmq that holds the dead letters of an action queue: hrd_… for hr_…. The prefixes differ, so that no
 -- namespace's dead letters are another one's actions.
 create or replace function headrace_internal.dead_letter_queue(p_queue text) returns text
 language sql immutable
@@ -76,7 +76,7 @@ $$;
 
 -- Creates and drops the queues of a namespace together with it.
 -- Calls: create_queue, queue_for, dead_letter_queue.
-create or replace function headrace_internal.follow_namespace() returns trigger
+create or replace function headrace_internal.sync_namespace_queues() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -93,7 +93,7 @@ begin
 end
 $$;
 
--- The name of a namespace's action queue in pgmq, for the owner's own queries. Takes any level.
+-- Returns the name of a namespace's action queue in pgmq, for the owner's own queries. Takes any level.
 -- Calls: queue_of.
 create or replace function headrace.queue_name(
     p_namespace text default null, p_caller headrace_internal.caller default current_user
@@ -107,7 +107,7 @@ begin
 end
 $$;
 
--- The tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both; none without a queue.
+-- Returns the tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both; none without a queue.
 -- Calls: queue_of, dead_letter_queue.
 create or replace function headrace_internal.queue_tables(p_namespace text) returns setof regclass
 language sql stable
@@ -137,7 +137,7 @@ $$;
 
 -- Records whether the idle nodes of a namespace wait for a notification (p_asleep). Writes only when that changes.
 -- Locks: the queue's row, skip locked: another node is writing the same.
-create or replace function headrace.rest_queue(
+create or replace function headrace.set_queue_asleep(
     p_asleep boolean, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -175,7 +175,7 @@ $$;
 
 -- A namespace has its queues from its first moment, also the one that is created with the tables.
 create or replace trigger namespace_queues after insert or delete on headrace_internal.namespace
-for each row execute function headrace_internal.follow_namespace();
+for each row execute function headrace_internal.sync_namespace_queues();
 
 select headrace_internal.create_queue(n.namespace) from headrace_internal.namespace n
 where not exists (select from headrace_internal.queue q where q.namespace = n.namespace);

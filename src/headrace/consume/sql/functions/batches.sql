@@ -1,5 +1,5 @@
--- The position of the next event of a partition after a position; null if there is none. Index: log_partition.
--- It names the topic's own branch of the log: by the whole log it would be planned for, and lock, every topic.
+-- Returns the position of the next event of a partition after a position; null if there is none. Index: log_partition.
+-- It queries the topic's own branch of the log: a query on the whole log plans and locks every topic.
 -- The form of the condition rules out every other index: with an equality on the partition, or inside an exists, the planner may
 -- walk log_position, or join the whole log (0.6 s per claim at 600 000 events, measured).
 create or replace function headrace_internal.next_position(p_topic_id integer, p_partition integer, p_position bigint) returns bigint
@@ -19,7 +19,7 @@ begin
 end
 $$;
 
--- How far a consumer may go: up to the oldest border (change of the number of partitions) that one of its partitions has not
+-- Returns how far a consumer may go: up to the oldest border (change of the number of partitions) that one of its partitions has not
 -- reached; without one, the largest bigint. PL/pgSQL, because almost no topic has a border: the query's plan is then never started.
 -- Indexes: topic_border_pkey, cursor_pkey, log_partition.
 -- Calls: next_position.
@@ -41,7 +41,7 @@ begin
 end
 $$;
 
--- The last of the next p_max events after a cursor, and how many there are. Of a partition only up to the border that the consumer may
+-- Returns the last of the next p_max events after a cursor, and how many there are. Of a partition only up to the border that the consumer may
 -- not pass yet. In a large log it names the topic's own branch, see headrace_internal.log_is_small. Indexes: log_partition, log_position.
 -- Runs as the owner: a node has no right on a branch.
 -- Calls: log_is_small, consumer_bound.
@@ -214,7 +214,7 @@ begin
 end
 $$;
 
--- The consumers of a namespace that may have something to do now, and (with consumer_id null) the topics whose log grew in the last
+-- Returns the consumers of a namespace that may have something to do now, and (with consumer_id null) the topics whose log grew in the last
 -- seconds: see headrace_internal.find_due. topics changes when a topic of the namespace is created or dropped; there is always one row
 -- with it. A node asks once a second while something is due or logs grow, and every ten seconds after a
 -- quiet time, for all its consumers, which otherwise sleep until they are notified.

@@ -19,7 +19,7 @@ begin
 end
 $$;
 
--- The id of a consumer; raises HR102 if it does not exist.
+-- Returns the id of a consumer; raises HR102 if it does not exist.
 -- Calls: topic_id.
 create or replace function headrace_internal.consumer_id(p_topic text, p_consumer text, p_namespace text default null) returns bigint
 language plpgsql stable

@@ -294,7 +294,7 @@ begin
     where d.consumer_id = v_consumer_id and d.position = p_position and d.state in ('dead', 'behind', 'redrive');
     if not found then
         raise exception 'consumer "%" of topic "%" has no open dead letter at position %', p_consumer, p_topic, p_position
-            using errcode = 'HR103', hint = 'See: select position, type, key, error from headrace.dead_letter where state = ''dead''.';
+            using errcode = 'HR103', hint = 'See: select position, type, key, error from headrace.event_dead_letter where state = ''dead''.';
     end if;
 end
 $$;

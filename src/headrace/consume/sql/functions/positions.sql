@@ -1,4 +1,4 @@
--- The cursor position for a target: 'earliest', 'latest', a position (as text), or a time. The next event handled is the one after
+-- Returns the cursor position for a target: 'earliest', 'latest', a position (as text), or a time. The next event handled is the one after
 -- it. Raises HR300 for any other target, HR307 for a position outside the log.
 -- Index: log_position; a time is found in the topic's time partitions.
 -- Calls: log_head.
@@ -79,7 +79,7 @@ begin
         perform from headrace_internal.cursor c where c.consumer_id = v_consumer_id and (p_partition is null or c.partition = p_partition)
         order by c.partition for no key update;
     end if;
-    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
     return query execute format(
         'select c.partition, c.position, $2, sign(c.position - $2)::bigint * ('
         'select count(*) from headrace_internal.%I l where (c.partition = -1 or l.partition = c.partition) '

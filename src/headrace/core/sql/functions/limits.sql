@@ -1,4 +1,4 @@
--- The nesting depth of a JSON value: scalar 0, {} 1, {"a": []} 2. Stops counting at p_stop.
+-- Returns the nesting depth of a JSON value: scalar 0, {} 1, {"a": []} 2. Stops counting at p_stop.
 create or replace function headrace.json_depth(p_json jsonb, p_stop integer) returns integer
 language sql immutable strict parallel safe
 as $$

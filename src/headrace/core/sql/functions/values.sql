@@ -1,18 +1,18 @@
--- The one clock. Stable, so that indexes can use it; tests move it by the setting headrace.clock_shift.
+-- Returns the time of the one clock. Stable, so that indexes can use it; tests move it by the setting headrace.clock_shift.
 create or replace function headrace.clock() returns timestamptz
 language sql stable parallel safe
 as $$
     select pg_catalog.statement_timestamp() + coalesce(nullif(pg_catalog.current_setting('headrace.clock_shift', true), '')::interval, interval '0')
 $$;
 
--- The namespace of a call: the given one, else the setting headrace_internal.namespace, else 'default'.
+-- Returns the namespace of a call: the given one, else the setting headrace_internal.namespace, else 'default'.
 create or replace function headrace.current_namespace(p_namespace text default null) returns text
 language sql stable parallel safe
 as $$
     select coalesce(p_namespace, nullif(pg_catalog.current_setting('headrace.namespace', true), ''), 'default')
 $$;
 
--- The nearest time within the limits. Not strict, so that PostgreSQL inlines it instead of calling it for every row.
+-- Returns the nearest time within the limits. Not strict, so that PostgreSQL inlines it instead of calling it for every row.
 create or replace function headrace_internal.clamp_time(p_time timestamptz) returns timestamptz
 language sql immutable parallel safe
 as $$
@@ -51,7 +51,7 @@ begin
 end
 $do$;
 
--- The hash of a key, 0 to 2^32 - 1: the first four bytes of SHA-256 of its UTF-8. The same in Python and Spark and on every
+-- Returns the hash of a key, 0 to 2^32 - 1: the first four bytes of SHA-256 of its UTF-8. The same in Python and Spark and on every
 -- PostgreSQL version; partitions and shards depend on it. Stable, not immutable, so that it is inlined.
 create or replace function headrace_internal.key_hash(p_key text) returns bigint
 language sql stable strict parallel safe
@@ -59,7 +59,7 @@ as $$
     select ('x' || pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_key, 'UTF8')), 'hex'), 8))::bit(32)::bigint
 $$;
 
--- The outbox slot to write to: each of the 4 slots is written for 4 seconds, then rests for 12. By the server's own time, not by
+-- Returns the outbox slot to write to: each of the 4 slots is written for 4 seconds, then rests for 12. By the server's own time, not by
 -- headrace.clock(), which costs a publisher more. A publisher may choose another slot, by a clock of its own: nothing is lost, it
 -- may only wait for a moment while headrace_internal.trim_outbox truncates that slot.
 create or replace function headrace_internal.outbox_slot(p_at timestamptz default statement_timestamp()) returns smallint
@@ -68,7 +68,7 @@ as $$
     select (pg_catalog.date_part('epoch', p_at)::bigint / 4 % 4::bigint)::smallint
 $$;
 
--- The common part of similar errors: the first line, with numbers and quoted parts replaced.
+-- Returns the common part of similar errors: the first line, with numbers and quoted parts replaced.
 -- Names are qualified: a view calls it under the reader's search_path.
 create or replace function headrace_internal.error_group(p_error text) returns text
 language sql immutable parallel safe
@@ -77,7 +77,7 @@ as $$
         '''[^'']*''|"[^"]*"', '…', 'g'), '[0-9]+', '#', 'g'), 200)
 $$;
 
--- The W3C trace context of headers, for what an event causes: traceparent, tracestate and the links of a correlator. Null if there is
+-- Returns the W3C trace context of headers, for what an event causes: traceparent, tracestate and the links of a correlator. Null if there is
 -- none or it is malformed. For events without one it costs one look at the headers.
 -- In SQL and without "set", so that it is inlined. The same form as in headrace/tracing/context.py.
 create or replace function headrace_internal.trace_headers(p_headers jsonb) returns jsonb

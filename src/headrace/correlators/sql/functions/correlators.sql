@@ -1,4 +1,4 @@
--- The actions and event types of a correlator's outputs that are not registered in the namespace, in words; null if all are.
+-- Returns the actions and event types of a correlator's outputs that are not registered in the namespace, in words; null if all are.
 create or replace function headrace_internal.unknown_outputs(p_namespace text, p_outputs jsonb) returns text
 language plpgsql stable
 as $$

@@ -88,7 +88,7 @@ begin
     end if;
     select t.version_id into version_id
     from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
-    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
     execute format('select l.appended_at from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
         'log_' || v_cursor.topic_id) into v_next using v_cursor.position;
     if version_id is null or v_next < p_settled or exists (

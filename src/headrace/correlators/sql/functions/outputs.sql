@@ -1,4 +1,4 @@
--- The id of the action or event of an output. It follows from the output, so it is the same wherever it is computed: a uuid of
+-- Returns the id of the action or event of an output. It follows from the output, so it is the same wherever it is computed: a uuid of
 -- version 8.
 create or replace function headrace_internal.output_id(
     p_version_id bigint, p_key text, p_position bigint, p_at timestamptz, p_place integer
@@ -9,11 +9,11 @@ as $$
         placing '8' from 13) placing '8' from 17)::uuid
 $$;
 
--- The content of recorded outputs that become an action or an event: one row per output, in order. It quotes the completing event;
+-- Returns the content of recorded outputs that become an action or an event: one row per output, in order. It quotes the completing event;
 -- the output of a timer has none, and quotes the event that started the instance and the ids of its newest 100 evidence events.
 -- If the evidence was cut, the event that started the instance is not known any more.
 -- "trace" is the trace context of the event that it quotes, with those of its newest 32 other evidence events as links.
--- Index: log_position. It names the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+-- Index: log_position. It queries the topic's own branch: a query on the whole log plans and locks every topic.
 -- Calls: json_depth, trace_headers.
 create or replace function headrace_internal.correlated(p_version_id bigint, p_ids bigint[], p_becomes text)
 returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz, trace jsonb)
@@ -69,7 +69,7 @@ begin
 end
 $$;
 
--- Sends the actions of recorded outputs. In pieces: an array ends at 1 GB, and a payload may have 1 MB.
+-- Sends the actions of recorded outputs. In chunks, because an array is limited to 1 GB, and a payload may have 1 MB.
 -- Calls: correlated, send_actions.
 create or replace function headrace_internal.send_correlated(p_version_id bigint, p_ids bigint[]) returns void
 language plpgsql volatile
@@ -167,7 +167,7 @@ declare
     v_ids     bigint[];
 begin
     select v.topic_id, v.outputs into v_version from headrace_internal.correlator_version v where v.version_id = p_version_id;
-    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
     execute format($statement$
     with fired as (
         insert into headrace_internal.correlation (topic_id, version_id, key, position, event_id, token, output_at, place, evidence,

@@ -13,7 +13,7 @@ create or replace aggregate headrace_internal.run_cells(p_rows integer[], p_star
     sfunc = headrace_internal.next_cell, stype = integer, parallel = safe
 );
 
--- The newest p_max of the positions.
+-- Returns the newest p_max of the positions.
 create or replace function headrace_internal.newest(p_positions bigint[], p_max integer) returns bigint[]
 language sql immutable parallel safe
 as $$
@@ -58,7 +58,7 @@ begin
 end
 $$;
 
--- The events of a batch as a correlator's table sees them, after p_after up to p_upto; without those that have no key.
+-- Returns the events of a batch as a correlator's table sees them, after p_after up to p_upto; without those that have no key.
 -- Index: log_position.
 create or replace function headrace_internal.read_symbols(p_correlator_id integer, p_after bigint, p_upto bigint)
 returns table ("position" bigint, key text, symbol integer, symbols integer[], appended_at timestamptz, facts text[])

@@ -49,7 +49,7 @@ begin
 end
 $$;
 
--- The namespaces in which the caller holds a level, in order; raises 42501 for a null caller. The first statement of functions that run
+-- Returns the namespaces in which the caller holds a level, in order; raises 42501 for a null caller. The first statement of functions that run
 -- as the owner and pass over what the caller may not see, instead of raising.
 -- Calls: above_namespaces, level_includes.
 create or replace function headrace_internal.authorized_namespaces(p_caller name, p_level text) returns text[]

@@ -1,4 +1,4 @@
--- The functions a level may call ('any': every level). All others are the owner's: sequencing, maintenance, planning, grants.
+-- Returns the functions a level may call ('any': every level). All others are the owner's: sequencing, maintenance, planning, grants.
 -- Of schema headrace_internal only those that views and triggers call, which no role can name.
 -- Calls: level_includes.
 create or replace function headrace_internal.level_functions(p_level text) returns setof text
@@ -15,7 +15,7 @@ as $$
             seek_position,resume,schedule_id,next_ticks,readable_rules,readable_correlators,readable_relays,readable_schedules,report_relay,queue_state,metrics,cursor_lag,evaluate,unmatched_reason,pause,queued_actions,
             action_dead_letters,group_dead_letters,count_dead_letters,read_dead_letters,error_group,register_node,register_consumers,deregister_node,heartbeat}'),
         ('work', '{claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
-            extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,rest_queue,queue_is_empty,edit_dead_letter,
+            extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,set_queue_asleep,queue_is_empty,edit_dead_letter,
             redrive_actions,discard_actions,cancel_actions,run_actions_now,set_action_priority,forget_nodes}'),
         ('admin', '{create_topic,create_topic_as_role,alter_topic,drop_topic,set_engine,capture,capture_rows,record_capture,forget_capture,
             drop_capture_triggers,release_capture,create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,
@@ -42,9 +42,9 @@ as $$
         ('publish', 'select', '{capture}'),
         -- Inserts nothing for a role that may not insert into the outbox itself.
         ('publish', 'insert', '{direct_event}'),
-        ('consume', 'select', '{log,archive,consumer,cursor,dead_letter,schedule,schedule_due,schedule_tick,rule,rule_version,firing,
+        ('consume', 'select', '{log,archive,consumer,cursor,event_dead_letter,schedule,schedule_due,schedule_tick,rule,rule_version,firing,
             correlator,correlator_version,correlator_table,correlator_instance,correlation,node,action_result,attempt,pipeline,
-            pipeline_batch,consumer_lag,dead_letters,rule_state,event_history,event_unmatched,correlator_state,correlation_history,
+            pipeline_batch,consumer_lag,dead_letter,rule_state,event_history,event_unmatched,correlator_state,correlation_history,
             node_state,pipeline_state,stream,stream_output,failure,pause,relay,relay_version,relay_state}'),
         ('admin', 'select', '{access_token,hook,erasure}'),
         ('admin', 'insert, update', '{rule,correlator,relay,schedule,event_type,action}')
@@ -138,7 +138,7 @@ begin
 end
 $$;
 
--- The role of a name; raises HR132 if it does not exist.
+-- Returns the role of a name; raises HR132 if it does not exist.
 create or replace function headrace_internal.existing_role(p_role text) returns regrole
 language plpgsql stable
 as $$

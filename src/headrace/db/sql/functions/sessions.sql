@@ -1,4 +1,4 @@
--- The release of headrace that last migrated this database, and the oldest release whose nodes can run on it. No row before the
+-- Returns the release of headrace that last migrated this database, and the oldest release whose nodes can run on it. No row before the
 -- first migration that recorded it.
 create or replace function headrace.schema_release() returns table (release text, oldest_node text)
 language sql stable security definer set search_path = pg_catalog, pg_temp

@@ -1,30 +1,30 @@
 -- name: checked
--- The schemas of a namespace that payloads are checked by, with their digest: one statement, so that the two belong together.
+-- Selects the schemas of a namespace that payloads are checked by, with their digest: one statement, so that the two belong together.
 select event_type, validation, schema::text, namespace_digest::text
 from headrace.event_schema
 where namespace = headrace.current_namespace(%(namespace)s) and validation <> 'off'
 order by event_type;
 
 -- name: correlators
--- The correlators of a namespace: which event types they read is in their patterns.
+-- Selects the correlators of a namespace: which event types they read is in their patterns.
 select correlator, topic, key, pattern from headrace.correlator
 where namespace = headrace.current_namespace(%(namespace)s)
 order by correlator;
 
 -- name: relays
--- The relays of a namespace: which event types they read is in their conditions.
+-- Selects the relays of a namespace: which event types they read is in their conditions.
 select relay, topic, condition, mapping from headrace.relay
 where namespace = headrace.current_namespace(%(namespace)s)
 order by relay;
 
 -- name: rules
--- The rules of an event type, in all topics.
+-- Selects the rules of an event type, in all topics.
 select rule, topic, condition from headrace.rule
 where namespace = headrace.current_namespace(%(namespace)s) and event_type = %(event_type)s
 order by rule;
 
 -- name: sample
--- The newest payloads of an event type in a topic's log, among the last %(scanned)s positions. Index: log_position, backwards.
+-- Selects the newest payloads of an event type in a topic's log, among the last %(scanned)s positions. Index: log_position, backwards.
 select l.payload::text as payload
 from headrace.log l
 where l.topic_id = headrace.topic_id(%(topic)s, %(namespace)s) and l.type = %(event_type)s
@@ -33,7 +33,7 @@ order by l.position desc
 limit %(sample)s;
 
 -- name: schemas
--- The current schemas of a namespace: all, or that of one event type.
+-- Selects the current schemas of a namespace: all, or that of one event type.
 select event_type, version, schema::text as text, compatibility, validation, check_is_complete, written_at, written_by
 from headrace.event_schema
 where namespace = headrace.current_namespace(%(namespace)s) and (%(event_type)s::text is null or event_type = %(event_type)s)
@@ -47,7 +47,7 @@ select headrace.set_event_schema(
     p_forced => %(forced)s, p_namespace => %(namespace)s);
 
 -- name: types_by_topic
--- The event types of each topic, or of one: those of its rules and those among its newest events, %(scanned)s positions of each log.
+-- Selects the event types of each topic, or of one: those of its rules and those among its newest events, %(scanned)s positions of each log.
 select t.topic, n.type
 from headrace.topic t
 cross join lateral (
@@ -59,7 +59,7 @@ where t.namespace = headrace.current_namespace(%(namespace)s) and (%(topic)s::te
 order by t.topic, n.type;
 
 -- name: versions
--- The versions of an event type's schema, oldest first.
+-- Selects the versions of an event type's schema, oldest first.
 select event_type, version, schema::text as text, compatibility, forced, written_at, written_by
 from headrace.event_schema_version
 where namespace = headrace.current_namespace(%(namespace)s) and event_type = %(event_type)s

@@ -1,4 +1,4 @@
--- The columns of a definition that users write; null for an unknown kind. Admins may update these columns of the public view.
+-- Returns the columns of a definition that users write; null for an unknown kind. Admins may update these columns of the public view.
 create or replace function headrace_internal.definition_columns(p_kind text) returns text[]
 language sql immutable
 as $$
@@ -85,7 +85,7 @@ begin
 end
 $$;
 
--- The rows of headrace_internal.event_type that the caller may read. The view headrace.event_type selects from this function and not from
+-- Returns the rows of headrace_internal.event_type that the caller may read. The view headrace.event_type selects from this function and not from
 -- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
 create or replace function headrace_internal.readable_event_types(p_caller headrace_internal.caller default current_user)
 returns setof headrace_internal.event_type
@@ -98,7 +98,7 @@ begin
 end
 $$;
 
--- The rows of headrace_internal.action that the caller may read. The view headrace.action selects from this function and not from
+-- Returns the rows of headrace_internal.action that the caller may read. The view headrace.action selects from this function and not from
 -- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
 create or replace function headrace_internal.readable_actions(p_caller headrace_internal.caller default current_user)
 returns setof headrace_internal.action
@@ -111,7 +111,7 @@ begin
 end
 $$;
 
--- The rows of headrace_internal.rule that the caller may read. The view headrace.rule selects from this function and not from
+-- Returns the rows of headrace_internal.rule that the caller may read. The view headrace.rule selects from this function and not from
 -- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
 create or replace function headrace_internal.readable_rules(p_caller headrace_internal.caller default current_user)
 returns setof headrace_internal.rule
@@ -124,7 +124,7 @@ begin
 end
 $$;
 
--- The rows of headrace_internal.correlator that the caller may read. The view headrace.correlator selects from this function and not from
+-- Returns the rows of headrace_internal.correlator that the caller may read. The view headrace.correlator selects from this function and not from
 -- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
 create or replace function headrace_internal.readable_correlators(p_caller headrace_internal.caller default current_user)
 returns setof headrace_internal.correlator
@@ -137,7 +137,7 @@ begin
 end
 $$;
 
--- The rows of headrace_internal.schedule that the caller may read. The view headrace.schedule selects from this function and not from
+-- Returns the rows of headrace_internal.schedule that the caller may read. The view headrace.schedule selects from this function and not from
 -- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
 create or replace function headrace_internal.readable_schedules(p_caller headrace_internal.caller default current_user)
 returns setof headrace_internal.schedule
@@ -150,7 +150,7 @@ begin
 end
 $$;
 
--- The rows of headrace_internal.relay that the caller may read. The view headrace.relay selects from this function and not from
+-- Returns the rows of headrace_internal.relay that the caller may read. The view headrace.relay selects from this function and not from
 -- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
 create or replace function headrace_internal.readable_relays(p_caller headrace_internal.caller default current_user)
 returns setof headrace_internal.relay

@@ -114,7 +114,7 @@ class Migration(migrations.Migration):
                 ("buried_at", models.DateTimeField()),
             ],
             options={
-                "db_table": '"headrace"."dead_letters"',
+                "db_table": '"headrace"."dead_letter"',
                 "ordering": ("-buried_at",),
                 "managed": False,
             },

@@ -1,5 +1,5 @@
 -- name: catalog
--- The archived files of a namespace, or of one topic. Index: archive_position.
+-- Selects the archived files of a namespace, or of one topic. Index: archive_position.
 select a.topic_id, t.topic, a.day, a.first_position, a.last_position, a.first_at, a.last_at, a.events, a.checksum::text as checksum,
     a.folder, a.file, a.file_bytes, a.archived_at, a.archived_by, a.first_position > t.dropped_to as in_log
 from headrace.archive a
@@ -8,7 +8,7 @@ where t.namespace = headrace.current_namespace(%(namespace)s) and (%(topic)s::te
 order by t.topic, a.first_position;
 
 -- name: closed_partitions
--- The closed time partitions of a topic that ended before a time, and whether the archive holds them. Nothing is written to them
+-- Selects the closed time partitions of a topic that ended before a time, and whether the archive holds them. Nothing is written to them
 -- any more: the server's time is past their end by more than a sequencer needs; or, if the log's time is that of the events, the
 -- newest event is past it. Index: log_position in each partition, backwards for the newest event.
 select p.name::text as name, p.from_at, p.to_at, coalesce(e.events, 0) as events,
@@ -27,7 +27,7 @@ where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
 order by p.from_at;
 
 -- name: days
--- A time partition by day: positions, times, number of events, and a checksum that the file must have too.
+-- Selects a time partition by day: positions, times, number of events, and a checksum that the file must have too.
 -- The hashed text of a row is unambiguous: free text is preceded by its length in characters, and - means null.
 select (l.appended_at at time zone 'UTC')::date as day, min(l.position) as first_position, max(l.position) as last_position,
     min(l.appended_at) as first_at, max(l.appended_at) as last_at, count(*) as events,
@@ -66,7 +66,7 @@ from headrace.log l
 where l.topic_id = %(topic_id)s and l.position = any (%(positions)s::bigint[]);
 
 -- name: file_at
--- The first file with events before the start of the log that has an event at a time or later. Index: archive_position.
+-- Selects the first file with events before the start of the log that has an event at a time or later. Index: archive_position.
 select a.first_position, a.last_position + 1 as until, a.folder, a.file
 from headrace.archive a
 join headrace.topic t on t.topic_id = a.topic_id
@@ -75,7 +75,7 @@ order by a.first_position
 limit 1;
 
 -- name: file_rows
--- The rows of one file, in order. Values are written into the text, because ADBC uses binary COPY only without parameters.
+-- Selects the rows of one file, in order. Values are written into the text, because ADBC uses binary COPY only without parameters.
 -- Index: log_position.
 select {stored l}
 from headrace.log l
@@ -84,20 +84,20 @@ where l.topic_id = {topic_id} and l.appended_at >= {first_at}::timestamptz and l
 order by l.position
 
 -- name: files
--- The files with a range of positions of a topic, in order. Index: archive_position.
+-- Selects the files with a range of positions of a topic, in order. Index: archive_position.
 select a.first_position, a.last_position + 1 as until, a.folder, a.file
 from headrace.archive a
 where a.topic_id = {topic_id} and a.first_position < {until} and a.last_position >= {first}
 order by a.first_position
 
 -- name: iceberg_table
--- The entry of a topic in the tables of Iceberg's SQL catalog, if it has one. Index: iceberg_tables_pkey.
+-- Selects the entry of a topic in the tables of Iceberg's SQL catalog, if it has one. Index: iceberg_tables_pkey.
 select t.metadata_location
 from headrace_iceberg.iceberg_tables t
 where t.catalog_name = %(catalog)s and t.table_namespace = %(namespace)s and t.table_name = %(topic)s;
 
 -- name: range
--- The range of one topic: the first position in archive or log, the next position to be written, and the first in the log.
+-- Selects the range of one topic: the first position in archive or log, the next position to be written, and the first in the log.
 -- Indexes: topic_pkey, log_position backwards, archive_position.
 select t.topic_id, t.topic, coalesce(headrace.archived_from(t.topic_id, t.dropped_to), t.dropped_to + 1) as first,
     coalesce(h.position, t.dropped_to) + 1 as until, t.dropped_to + 1 as log_first

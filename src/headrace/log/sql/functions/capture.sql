@@ -1,4 +1,4 @@
--- The chosen columns of a row; all of them if p_columns is null.
+-- Returns the chosen columns of a row; all of them if p_columns is null.
 create or replace function headrace_internal.captured_columns(p_row jsonb, p_columns text[]) returns jsonb
 language sql immutable parallel safe
 as $$
@@ -6,7 +6,7 @@ as $$
         (select coalesce(jsonb_object_agg(c.key, c.value), '{}') from jsonb_each(p_row) c where c.key = any (p_columns)) end
 $$;
 
--- A changed row as an event: type, key and payload. Raises HR304 when the type column does not hold a name, and HR300 when a
+-- Returns a changed row as an event: type, key and payload. Raises HR304 when the type column does not hold a name, and HR300 when a
 -- column of the capture no longer exists, so that no event is published without its key.
 -- Calls: captured_columns.
 create or replace function headrace_internal.captured_event(

@@ -34,7 +34,7 @@ begin
 end
 $$;
 
--- The event's id as a uuid: the id itself if it is one, else a name-based uuid (version 8) of source and id.
+-- Returns the event's id as a uuid: the id itself if it is one, else a name-based uuid (version 8) of source and id.
 create or replace function headrace_internal.cloudevent_id(p_source text, p_id text) returns uuid
 language sql immutable strict parallel safe
 as $$

@@ -7,7 +7,7 @@ as $$
     where e.erasure_id = p_erasure_id and p_rows > 0
 $$;
 
--- The keys that a correlator computes from these events of its topic, as long as the log has them. Index: log_position.
+-- Returns the keys that a correlator computes from these events of its topic, as long as the log has them. Index: log_position.
 create or replace function headrace_internal.computed_keys(p_correlator_id integer, p_positions bigint[]) returns text[]
 language plpgsql stable
 as $$
@@ -269,7 +269,7 @@ begin
 end
 $$;
 
--- The positions of events in a topic's log. Index: log_event_id. It names the topic's own branch of the log.
+-- Returns the positions of events in a topic's log. Index: log_event_id. It names the topic's own branch of the log.
 create or replace function headrace_internal.positions_of(p_topic_id integer, p_event_ids uuid[]) returns bigint[]
 language plpgsql stable
 set enable_seqscan = off

@@ -15,7 +15,7 @@ begin
 end
 $$;
 
--- The time partitions of a topic's log, oldest first, with their borders. The default partition has none.
+-- Returns the time partitions of a topic's log, oldest first, with their borders. The default partition has none.
 create or replace function headrace.time_partitions(p_topic_id integer, p_caller headrace_internal.caller default current_user)
 returns table (name regclass, from_at timestamptz, to_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp

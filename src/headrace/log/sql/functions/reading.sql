@@ -1,4 +1,4 @@
--- The time partition that a topic's events are appended to now; null where it is not certain: on the events' clock, where pg_partman
+-- Returns the time partition that a topic's events are appended to now; null where it is not certain: on the events' clock, where pg_partman
 -- uses other names, or after the server's clock went back, so that a later partition has events.
 -- By its name, because every other way costs more than the look-up that wants it: a query by the topic's id plans a quarter of a
 -- millisecond (measured). In each form of names, the order of the names is the order of the times.
@@ -41,7 +41,7 @@ as $$
     select pg_relation_size('pg_catalog.pg_inherits'::regclass) <= 16384
 $$;
 
--- The newest position of a topic's log and its time; nulls for an empty log.
+-- Returns the newest position of a topic's log and its time; nulls for an empty log.
 -- Read from the log itself: a row updated with every batch would bloat while a snapshot is held. In a large log from the time
 -- partition that is written now, if it has events, else from the topic's own branch: see headrace_internal.log_is_small.
 -- Planned for this topic each time: a plan for any topic would wait for a lock on another one's log.
@@ -73,7 +73,7 @@ begin
 end
 $$;
 
--- The newest position of a topic's log and its time; no row for an empty log. Index: log_position, backwards.
+-- Returns the newest position of a topic's log and its time; no row for an empty log. Index: log_position, backwards.
 -- Calls: read_head.
 create or replace function headrace.log_head(
     p_topic_id integer, p_caller headrace_internal.caller default current_user) returns table ("position" bigint, appended_at timestamptz
@@ -91,7 +91,7 @@ begin
 end
 $$;
 
--- The time of a topic's log: the server's clock, or, where events bring their own, that of the newest one.
+-- Returns the time of a topic's log: the server's clock, or, where events bring their own, that of the newest one.
 -- Index: log_position backwards, for a topic of the second kind.
 -- Calls: log_head.
 create or replace function headrace.log_clock(
@@ -108,7 +108,7 @@ begin
 end
 $$;
 
--- The events of a topic after a position, in order, at most p_limit. Takes the level consume.
+-- Returns the events of a topic after a position, in order, at most p_limit. Takes the level consume.
 -- It names the topic's own branch of the log: headrace.log is planned for, and locks, the logs of all topics unless the statement has
 -- the topic's id as a constant. Index: log_position.
 create or replace function headrace.read_log(
@@ -136,7 +136,7 @@ begin
 end
 $$;
 
--- The topics of a namespace whose log has an event, with its position in each. Takes the level consume.
+-- Returns the topics of a namespace whose log has an event, with its position in each. Takes the level consume.
 -- One look-up per topic, each in a subtransaction that is rolled back: its locks end with it, however many topics there are. It takes
 -- about 0.2 ms per topic. Index: log_event_id.
 create or replace function headrace.find_event(

@@ -1,4 +1,4 @@
--- The epoch of all logs of this server: its system identifier and its timeline. A promoted standby and a restore to a point in time
+-- Returns the epoch of all logs of this server: its system identifier and its timeline. A promoted standby and a restore to a point in time
 -- begin a new timeline, and only then can positions come again with other events. 'unknown' where the server does not tell.
 create or replace function headrace.log_epoch() returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -30,7 +30,7 @@ begin
 end
 $$;
 
--- The topics that have rows in the outbox, one index probe per topic and slot. Index: outbox_order.
+-- Returns the topics that have rows in the outbox, one index probe per topic and slot. Index: outbox_order.
 create or replace function headrace_internal.outbox_topics() returns setof integer
 language sql stable
 as $$
@@ -310,7 +310,7 @@ $$;
 -- Locks: topic rows, no key update, skip locked.
 -- Indexes: log_position backwards and outbox_order, one probe per topic that is awake, whatever the statistics say.
 -- Calls: read_head, may_notify.
-create or replace function headrace_internal.sequencer_rest(p_idle_s double precision) returns text
+create or replace function headrace_internal.mark_idle_topics(p_idle_s double precision) returns text
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off

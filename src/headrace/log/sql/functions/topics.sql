@@ -15,7 +15,7 @@ begin
 end
 $$;
 
--- The id of a topic; raises HR101 if it does not exist.
+-- Returns the id of a topic; raises HR101 if it does not exist.
 -- Calls: raise_unknown_topic.
 create or replace function headrace.topic_id(
     p_topic text, p_namespace text default null, p_caller headrace_internal.caller default current_user

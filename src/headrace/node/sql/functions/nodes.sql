@@ -54,7 +54,7 @@ begin
 end
 $$;
 
--- A node's heartbeat, with a report of what it did since the one before: see the column headrace.node_state.report. Forgets nodes
+-- Records a node's heartbeat, with a report of what it did since the one before: see the column headrace.node_state.report. Forgets nodes
 -- of its namespace without a heartbeat for a day. False: the node is not known (any more), or belongs to a namespace in which the caller may not consume; it
 -- has to register again.
 create or replace function headrace.heartbeat(

@@ -58,7 +58,7 @@ where e.tables_pending <> '{}'
 order by 3;
 
 -- name: extensions
--- The optional extensions, with their versions where they are installed.
+-- Selects the optional extensions, with their versions where they are installed.
 select w.name as check, 'info' as level, coalesce('version ' || e.extversion, 'not installed; headrace does its work itself') as message
 from unnest(array['pg_cron', 'pg_partman']) with ordinality w (name, place)
 left join pg_extension e on e.extname = w.name
@@ -187,7 +187,7 @@ where h.since < clock_timestamp() - make_interval(secs => %(transaction_max_s)s)
 order by h.since;
 
 -- name: outbox
--- The number of events in the outbox, counted up to a limit, and the age of the oldest.
+-- Selects the number of events in the outbox, counted up to a limit, and the age of the oldest.
 -- The age comes from the event id if it is a version 7 uuid, because emitted_at is up to the publisher. Index: outbox_order.
 select count(*) as waiting,
     coalesce(max(extract(epoch from clock_timestamp()) - case
@@ -198,7 +198,7 @@ from (
 ) w;
 
 -- name: owner
--- An owner that is a superuser while nodes run as other roles: what a node compiles is executed with the owner's rights.
+-- Selects an owner that is a superuser while nodes run as other roles: what a node compiles is executed with the owner's rights.
 select 'owner' as check, 'warning' as level,
     format('headrace belongs to the superuser %%s: whoever controls a node that runs as %%s becomes superuser', o.rolname,
         string_agg(r.rolname, ', ' order by r.rolname)) as message,
@@ -212,7 +212,7 @@ where n.nspname = 'headrace_internal'
 group by o.rolname;
 
 -- name: queues
--- The state of all action queues.
+-- Selects the state of all action queues.
 select n.namespace, s.due, s.dead, s.oldest_due_s
 from headrace_internal.namespace n cross join lateral headrace.queue_state(n.namespace) s
 order by n.namespace;
@@ -305,7 +305,7 @@ group by c.nspname
 order by c.nspname;
 
 -- name: sequencers
--- The nodes alive that run a sequencer, by name.
+-- Selects the nodes alive that run a sequencer, by name.
 -- Not from pg_stat_activity: a node's sessions are shared by its loops, so their last query says little.
 select n.name
 from headrace_internal.node n
@@ -313,7 +313,7 @@ where n.sequencer and n.stopped_at is null and n.heartbeat_at > headrace.clock()
 order by n.name;
 
 -- name: server
--- The settings and the clock of the server that headrace depends on.
+-- Selects the settings and the clock of the server that headrace depends on.
 select current_setting('server_version_num')::integer as version_num,
     current_setting('server_version') as version,
     current_setting('fsync') as fsync,
@@ -339,5 +339,5 @@ where t.log_until < headrace.clock() + interval '1 day'
 order by t.namespace, t.topic;
 
 -- name: topic_shapes
--- The topics of a shard, to compare with the other shards.
+-- Selects the topics of a shard, to compare with the other shards.
 select t.namespace || '/' || t.topic as topic, t.partitions from headrace_internal.topic t order by 1;

@@ -1,4 +1,4 @@
--- The statement that reads the newest position of a table of the log and, with p_position, the time of the event after that in seconds
+-- Returns the statement that reads the newest position of a table of the log and, with p_position, the time of the event after that in seconds
 -- since 1970; for p_prepare as a call of what headrace_internal.prepare_head has prepared.
 -- p_known: a position that the head had before, or null. With it a scan backwards reads only the entries since then, instead of a
 -- whole page of the index. Index: log_position, backwards.
@@ -38,7 +38,7 @@ begin
 end
 $$;
 
--- The time of the first event after a position in a topic's log; null if there is none. p_now: the time partition that is written now,
+-- Returns the time of the first event after a position in a topic's log; null if there is none. p_now: the time partition that is written now,
 -- or null; if the next position is not there, by the topic's branch. For p_prepare see headrace_internal.metrics_of_log. Index: log_position.
 create or replace function headrace_internal.next_event_time(p_topic_id integer, p_now regclass, p_position bigint, p_prepare boolean)
 returns timestamptz
@@ -69,7 +69,7 @@ begin
 end
 $$;
 
--- The lag of a consumer with a cursor per partition: how many events it has not handled, and the time of the oldest of them. Positions
+-- Returns the lag of a consumer with a cursor per partition: how many events it has not handled, and the time of the oldest of them. Positions
 -- count the events of all partitions, so those of one partition are counted by an index, up to p_exact; beyond that the number is an
 -- estimate, the partition's share of the events since its oldest one.
 -- p_now: the time partition that is written now, or null; it is used if all events to handle are in it. Index: log_partition, in a
@@ -254,11 +254,11 @@ begin
 end
 $$;
 
--- The lag of every cursor of a namespace, or of one topic or consumer: how many events it has not handled, and the time of the oldest.
+-- Returns the lag of every cursor of a namespace, or of one topic or consumer: how many events it has not handled, and the time of the oldest.
 -- The lag of a cursor over the whole topic is a difference of positions. Of one partition up to p_exact events are counted, fewer if
 -- there are many cursors; beyond that the number is an estimate, the partition's share of the events after the cursor. So a call costs
 -- the same whatever the log holds: some 20 µs for a cursor that is behind, and a millisecond for each topic.
--- One statement for each topic names the topic's own branch of the log: by the whole log it would be planned for every topic.
+-- One statement for each topic queries the topic's own branch of the log: a query on the whole log is planned for every topic.
 -- Locks nothing. Indexes: log_partition in a form that rules out every other index, log_position.
 create or replace function headrace.cursor_lag(
     p_topic text default null, p_consumer text default null, p_namespace text default null, p_exact integer default 100,

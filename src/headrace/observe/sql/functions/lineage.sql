@@ -1,4 +1,4 @@
--- The topics that have lineage, also dropped ones. Indexes: firing_position, correlation_position, correlation_timer, in steps
+-- Returns the topics that have lineage, also dropped ones. Indexes: firing_position, correlation_position, correlation_timer, in steps
 -- from one topic to the next, whatever the statistics say.
 create or replace function headrace_internal.lineage_topics() returns setof integer
 language plpgsql stable
@@ -35,13 +35,13 @@ $$;
 
 -- Deletes the lineage of events that are gone. A firing or output is kept as long as its event, in the log or in the archive; that
 -- of a timer, which has no position, as long as events of its time; that of a topic until the topic is dropped.
--- In pieces of p_piece rows, oldest first. Stops after the first piece that ends later than p_most; the next call continues.
+-- In pieces of p_piece rows, oldest first. Stops after the first piece that ends later than p_time_max; the next call continues.
 -- Returns the number of rows. That an event fires once does not depend on these rows: no cursor returns to a dropped position.
 -- Locks: the rows, skip locked: another node deletes them. Indexes: firing_position, correlation_position, correlation_timer,
 -- whatever the statistics say.
 -- Calls: lineage_topics, archived_from, time_partitions.
 create or replace function headrace_internal.forget_lineage(
-    p_piece integer default 10000, p_most interval default '1 second'
+    p_piece integer default 10000, p_time_max interval default '1 second'
 ) returns bigint
 language plpgsql volatile
 set enable_seqscan = off
@@ -50,7 +50,7 @@ set jit = off
 as $$
 declare
     -- Real time: headrace.clock() does not move within a call.
-    v_end       timestamptz := clock_timestamp() + p_most;
+    v_end       timestamptz := clock_timestamp() + p_time_max;
     v_topic     record;
     v_fired     bigint;
     v_pushed    bigint;

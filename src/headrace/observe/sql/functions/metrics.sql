@@ -27,7 +27,7 @@ set jit = off
 as $$
 declare
     v_topics integer[] := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));
-    v_most   integer := greatest(10000 / greatest(cardinality(v_topics), 1), 10);
+    v_limit   integer := greatest(10000 / greatest(cardinality(v_topics), 1), 10);
     v_live   bigint := (
         select coalesce(sum(pg_stat_get_live_tuples(p.relid)), 0) from pg_partition_tree('headrace_internal.outbox') p where p.isleaf);
 begin
@@ -35,13 +35,13 @@ begin
     with waiting as (
         select w.topic_id, (
             select count(*) from (
-                select from headrace_internal.outbox o where o.topic_id = w.topic_id order by o.topic_id, o.id limit v_most) o) as events
+                select from headrace_internal.outbox o where o.topic_id = w.topic_id order by o.topic_id, o.id limit v_limit) o) as events
         from unnest(v_topics) w (topic_id)
     ), total as (
-        select sum(w.events) as events, nullif(count(*) filter (where w.events = v_most), 0) as full_topics from waiting w
+        select sum(w.events) as events, nullif(count(*) filter (where w.events = v_limit), 0) as full_topics from waiting w
     )
     select 'headrace_outbox_waiting', array[t.namespace, t.topic],
-        (w.events + case when w.events = v_most then coalesce(greatest(v_live - s.events, 0) / s.full_topics, 0) else 0 end)::double precision
+        (w.events + case when w.events = v_limit then coalesce(greatest(v_live - s.events, 0) / s.full_topics, 0) else 0 end)::double precision
     from waiting w
     cross join total s
     join headrace_internal.topic t on t.topic_id = w.topic_id
@@ -235,7 +235,7 @@ as $$
     group by n.namespace, n.name
 $$;
 
--- All numbers of the database that a node shows as metrics, in the namespaces where the caller holds the level consume: the name of the
+-- Returns all numbers of the database that a node shows as metrics, in the namespaces where the caller holds the level consume: the name of the
 -- metric, the values of its labels in the order of headrace.observe.metrics.FAMILIES, and the value.
 -- Nothing is counted that grows with the log: positions have no gaps, so a count is a difference. Queues, dead letters and the outbox
 -- are counted up to a bound, see headrace_internal.metrics_of_queues and the functions beside it.

@@ -1,4 +1,4 @@
--- The first option of a relay that has a secret in clear text, null if none has: an option, at whatever depth, that is named like a
+-- Returns the first option of a relay that has a secret in clear text, null if none has: an option, at whatever depth, that is named like a
 -- secret and is no reference (env:… or file:…), or an address with a password. The library has the same rule and better messages.
 create or replace function headrace_internal.option_with_clear_secret(p_options jsonb) returns text
 language sql immutable

@@ -1,5 +1,5 @@
 -- name: create_ledger
--- The ledger in the database of a target: up to which position a relay has delivered, and which dead letters it has delivered later.
+-- Creates the ledger in the database of a target: up to which position a relay has delivered, and which dead letters it has delivered later.
 -- One statement for both tables: the first alone would look like the whole ledger.
 do $ledger$
 begin
@@ -12,7 +12,7 @@ end
 $ledger$;
 
 -- name: lock_ledger
--- The position up to which a relay has delivered a partition. Locks the row: a second node waits, and then sees what the first has done.
+-- Selects the position up to which a relay has delivered a partition. Locks the row: a second node waits, and then sees what the first has done.
 insert into {ledger} as l (relay, uid, partition, position) values (%(relay)s, %(uid)s, %(partition)s, 0)
 on conflict (relay, uid, partition) do update set position = l.position
 returning l.position;

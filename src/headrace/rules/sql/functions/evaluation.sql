@@ -1,4 +1,4 @@
--- The value of a compiled condition, or of an expression of several, for one event. p_filter is executed: it must be what the condition
+-- Returns the value of a compiled condition, or of an expression of several, for one event. p_filter is executed: it must be what the condition
 -- language has printed, never a user's text. The caller pins the search path.
 create or replace function headrace_internal.evaluate_filter(
     p_filter text, p_type text, p_key text, p_payload jsonb, p_headers jsonb, p_emitted_at timestamptz
@@ -89,7 +89,7 @@ begin
 end
 $$;
 
--- The name under which a session prepares a program. Another program has another name.
+-- Returns the name under which a session prepares a program. Another program has another name.
 create or replace function headrace_internal.match_statement(p_topic_id integer, p_kind text, p_checksum text) returns text
 language sql immutable
 as $$

@@ -1,4 +1,4 @@
--- The id of the action of a rule version on an event. It follows from both, so it is the same wherever it is computed: a uuid of
+-- Returns the id of the action of a rule version on an event. It follows from both, so it is the same wherever it is computed: a uuid of
 -- version 8 from their md5. Every part is immutable, so that PostgreSQL inlines the function: hence the cast of the version.
 create or replace function headrace_internal.action_id(p_event_id uuid, p_version_id bigint) returns uuid
 language sql immutable parallel safe
@@ -65,7 +65,7 @@ $$;
 
 -- Fires rules that another engine has matched: version p_version_ids[i] on the event at p_positions[i], in order, in the
 -- transaction that also moves the rules' cursor. Returns the number of firings. Index: log_position.
--- It names the topic's own branch: by the whole log it would be planned for, and lock, every topic. Runs as the owner: a node has no
+-- It queries the topic's own branch: a query on the whole log plans and locks every topic. Runs as the owner: a node has no
 -- right on a branch.
 -- Calls: trace_headers, fire.
 create or replace function headrace_internal.fire_rules(p_topic_id integer, p_version_ids bigint[], p_positions bigint[]) returns bigint
@@ -78,7 +78,7 @@ declare
     v_hits    headrace_internal.rule_hit[];
     v_firings bigint := 0;
 begin
-    -- In pieces: an array ends at 1 GB, and a payload may have 1 MB.
+    -- In chunks, because an array is limited to 1 GB, and a payload may have 1 MB.
     for v_hits in execute format($statement$
         select array_agg(h.hit order by h.n)
         from (
@@ -110,7 +110,7 @@ set jit = off
 as $$
 begin
     if exists (select from headrace_internal.firing f where f.topic_id = p_topic_id and f.position is null) then
-        -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+        -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
         execute format('update headrace_internal.firing f set position = l.position from headrace_internal.%I l '
             'where f.topic_id = $1 and f.position is null and l.event_id = f.event_id and l.position <= $2', 'log_' || p_topic_id)
         using p_topic_id, p_upto;
@@ -182,7 +182,7 @@ begin
     if not exists (select from headrace_internal.inline_failure f where f.topic_id = p_topic_id) then
         return 0;
     end if;
-    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
     execute format('select array_agg(l.event_id), min(l.position), max(l.position) '
         'from (select distinct f.event_id from headrace_internal.inline_failure f where f.topic_id = $1) f '
         'join headrace_internal.%I l on l.event_id = f.event_id and l.position <= $2', 'log_' || p_topic_id)

@@ -79,7 +79,7 @@ begin
 end
 $$;
 
--- The headers that a scheduled event has in addition to its own.
+-- Returns the headers that a scheduled event has in addition to its own.
 create or replace function headrace_internal.schedule_headers(p_schedule_id integer, p_schedule text, p_tick_at timestamptz) returns jsonb
 language sql stable parallel safe
 -- The text of the tick must not depend on the session's time zone.
@@ -148,7 +148,7 @@ $$;
 create or replace trigger topic_keeps_schedules before delete on headrace_internal.topic
 for each row execute function headrace_internal.topic_keeps_schedules();
 
--- The id of a schedule; raises HR130 if it does not exist.
+-- Returns the id of a schedule; raises HR130 if it does not exist.
 create or replace function headrace.schedule_id(
     p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns integer

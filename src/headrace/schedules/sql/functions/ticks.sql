@@ -28,7 +28,7 @@ begin
 end
 $$;
 
--- The next ticks of a schedule, as far as they are planned. Index: schedule_due_pkey.
+-- Returns the next ticks of a schedule, as far as they are planned. Index: schedule_due_pkey.
 -- Calls: schedule_id.
 create or replace function headrace.next_ticks(
     p_schedule text, p_limit integer default 10, p_namespace text default null, p_caller headrace_internal.caller default current_user
@@ -47,7 +47,7 @@ begin
 end
 $$;
 
--- The id of a tick's event: a uuid (version 8) from schedule and moment. It is the same whoever fires the tick, so the log drops a
+-- Returns the id of a tick's event: a uuid (version 8) from schedule and moment. It is the same whoever fires the tick, so the log drops a
 -- second event as a repetition.
 create or replace function headrace_internal.schedule_event_id(p_uid uuid, p_tick_at timestamptz) returns uuid
 language sql immutable strict parallel safe
@@ -179,7 +179,7 @@ begin
 end
 $$;
 
--- How long a ticker may sleep: seconds until the next tick is due, or until a plan must be extended; null: nothing to wait for.
+-- Returns how long a ticker may sleep: seconds until the next tick is due, or until a plan must be extended; null: nothing to wait for.
 -- Index: schedule_due_pkey.
 create or replace function headrace_internal.schedule_rest_s(p_standby_s double precision) returns double precision
 language sql stable

@@ -42,7 +42,7 @@ as $$
         heartbeat_at = headrace.clock(), stopped_at = null, error = null
 $$;
 
--- A pipeline's heartbeat, with the error of the last attempt if there was one; p_stopped marks the last heartbeat. A run that
+-- Records a pipeline's heartbeat, with the error of the last attempt if there was one; p_stopped marks the last heartbeat. A run that
 -- another run has replaced changes nothing.
 create or replace function headrace_internal.beat_pipeline(p_topic_id integer, p_run_id uuid, p_error text, p_stopped boolean) returns void
 language sql volatile

@@ -46,7 +46,7 @@ begin
     left join headrace_internal.topic t on t.namespace = p_namespace and t.topic = s.topic
     where s.namespace = p_namespace and s.query = p_query and s.batch = p_batch and s.token = any (p_tokens);
     if v_rows <> p_rows then
-        raise exception 'batch % of Spark query "%" brought % rows, and % of them are there', p_batch, p_query, p_rows, v_rows
+        raise exception 'batch % of Spark query "%" declared % rows, but % were staged', p_batch, p_query, p_rows, v_rows
             using errcode = 'HR200', hint = 'The database restarted meanwhile; let Spark repeat the batch.';
     end if;
     perform headrace_internal.refuse_reserved_topic(t.topic) from headrace_internal.topic t where t.topic_id = any (v_topics);
@@ -110,7 +110,7 @@ begin
         select b.rows into v_before
         from headrace_internal.spark_batch b where b.namespace = v_namespace and b.query = p_query and b.batch = p_batch;
         if v_before <> p_rows then
-            raise exception 'batch % of Spark query "%" was written with % rows, and comes again with %', p_batch, p_query, v_before, p_rows
+            raise exception 'batch % of Spark query "%" was committed with % rows and is now repeated with %', p_batch, p_query, v_before, p_rows
                 using errcode = 'HR200', hint = 'Its checkpoint has gone back, or the query gives other rows each time: '
                     'start it with a new checkpoint from the offsets you want.';
         end if;

@@ -1,5 +1,5 @@
 -- name: actions_results
--- The actions of a namespace that ended last, of any outcome or one, newest first. Reads the public view only.
+-- Selects the actions of a namespace that ended last, of any outcome or one, newest first. Reads the public view only.
 -- Index: action_result_age, backwards; at most %(rows)s are looked at.
 select r.action_id, r.action, r.outcome, r.attempts, r.duration_s, r.ended_at
 from (
@@ -13,7 +13,7 @@ order by r.ended_at desc
 limit %(limit)s;
 
 -- name: cursors
--- The cursors of a namespace's consumers, or of one topic or consumer, with their lag (headrace.cursor_lag: exact up to 100 events of a
+-- Selects the cursors of a namespace's consumers, or of one topic or consumer, with their lag (headrace.cursor_lag: exact up to 100 events of a
 -- partition, then an estimate) and whether somebody runs them. Reads the public views only.
 with topics as materialized (
     -- The topic's own time: if that is the events', the time of the newest one.
@@ -47,7 +47,7 @@ join headrace.cursor_lag(%(topic)s, %(consumer)s, %(namespace)s) g on g.consumer
 order by c.topic, c.consumer, u.partition;
 
 -- name: dead_letters
--- A page of the dead letters of one group, after a place. See headrace.read_dead_letters.
+-- Selects a page of the dead letters of one group, after a place. See headrace.read_dead_letters.
 select %(kind)s as kind, d.place, d.id, d.original_id, d.name, d.key, d.payload, d.edited, d.state, d.reason, d.error, d.attempts, d.buried_at
 from headrace.read_dead_letters(
     %(kind)s, %(source)s, %(name)s, %(reason)s, %(error)s, p_after => %(after)s, p_limit => %(limit)s, p_open => %(open)s,
@@ -60,7 +60,7 @@ from headrace.count_dead_letters(p_namespace => %(namespace)s) g
 order by g.dead desc, g.source, g.name, g.error_group;
 
 -- name: event_at
--- The id of the event at a position; none if there is no such topic. Index: topic_name_unique.
+-- Selects the id of the event at a position; none if there is no such topic. Index: topic_name_unique.
 select l.event_id
 from headrace.topic t
 cross join lateral headrace.read_log(t.topic_id, %(position)s - 1, 1) l
@@ -79,7 +79,7 @@ where e.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
 limit 1;
 
 -- name: event_time
--- The time at which an event was appended to the log.
+-- Selects the time at which an event was appended to the log.
 select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;
 
 -- name: events_backward
@@ -130,7 +130,7 @@ union all
 where a.namespace = headrace.current_namespace(%(namespace)s) and strpos(lower(a.action), lower(%(text)s)) > 0 order by a.action limit 20);
 
 -- name: pipeline_batches
--- The newest batches of each Spark pipeline of a namespace. Reads the public views only. Index: pipeline_batch_pkey, backwards.
+-- Selects the newest batches of each Spark pipeline of a namespace. Reads the public views only. Index: pipeline_batch_pkey, backwards.
 select t.topic, b.batch, b.from_position, b.upto, b.upto - b.from_position as events, b.firings, b.outputs, b.timers, b.took_ms, b.committed_at
 from headrace.pipeline p
 join headrace.topic t on t.topic_id = p.topic_id and t.namespace = headrace.current_namespace(%(namespace)s)
@@ -142,14 +142,14 @@ cross join lateral (
 order by b.committed_at desc;
 
 -- name: pipelines
--- The Spark pipelines of a namespace with their progress. Reads the public view, so a role sees its own namespaces.
+-- Selects the Spark pipelines of a namespace with their progress. Reads the public view, so a role sees its own namespaces.
 select p.topic, p.state, p.process, p.master, p.batches, p.events, p.rate, p.batch_ms, p.lag_events, p.lag_s, p.started_at, p.heartbeat_at, p.error
 from headrace.pipeline_state p
 where p.namespace = headrace.current_namespace(%(namespace)s)
 order by p.topic;
 
 -- name: rule_firings
--- The firings of a rule, newest first, among the newest firings of its topics. Versions of all times: a rule may have moved.
+-- Selects the firings of a rule, newest first, among the newest firings of its topics. Versions of all times: a rule may have moved.
 -- Index: firing_position backwards. Firings by rule have no index: the limit bounds what is read.
 select f.fired_at, f.position, f.event_id, v.version, f.action, f.action_id
 from (
@@ -175,7 +175,7 @@ select current_setting('server_version') as server, (select r.release from headr
     pg_database_size(current_database()) as bytes;
 
 -- name: topic_bytes
--- The size of a topic's log on disk, with its indexes. From the catalog: a role of a namespace cannot name the tables.
+-- Selects the size of a topic's log on disk, with its indexes. From the catalog: a role of a namespace cannot name the tables.
 select coalesce(sum(pg_total_relation_size(p.relid)), 0)::bigint as bytes
 from headrace.topic t
 join pg_class c on c.relname = 'log_' || t.topic_id

@@ -1,5 +1,5 @@
 -- name: access_tokens
--- The access tokens of a namespace, those in use first.
+-- Selects the access tokens of a namespace, those in use first.
 select t.token_id, t.namespace, t.name, t.rights, t.topics, t.event_types, t.rate_per_s, t.created_at, t.created_by, t.expires_at,
     t.last_used_at, t.revoked_at
 from headrace.access_token t
@@ -7,7 +7,7 @@ where t.namespace = headrace.current_namespace(%(namespace)s)
 order by t.revoked_at is not null, t.name, t.token_id;
 
 -- name: hooks
--- The hooks of a namespace, or the one with a name.
+-- Selects the hooks of a namespace, or the one with a name.
 select h.hook_id, h.namespace, h.hook, h.topic, h.scheme, h.secrets, h.mapping, h.window_s, h.active, h.created_at, h.created_by
 from headrace.hook h
 where h.namespace = headrace.current_namespace(%(namespace)s) and (%(hook)s::text is null or h.hook = %(hook)s)

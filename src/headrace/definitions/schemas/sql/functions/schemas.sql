@@ -1,4 +1,4 @@
--- A digest of the schemas that payloads of a namespace are checked by: another one after every change of them. Null if there are none.
+-- Returns a digest of the schemas that payloads of a namespace are checked by: another one after every change of them. Null if there are none.
 -- Locks nothing. Index: event_schema_pkey.
 create or replace function headrace_internal.schemas_digest(p_namespace text) returns bigint
 language sql stable

@@ -1,4 +1,4 @@
--- The name of an archive file within the folder of its month. headrace.archive writes the same names: see archive/files.py.
+-- Returns the name of an archive file within the folder of its month. headrace.archive writes the same names: see archive/files.py.
 create or replace function headrace_internal.archive_file_name(p_first bigint, p_last bigint, p_checksum numeric) returns text
 language sql immutable
 return format('%s-%s-%s.parquet',
@@ -68,7 +68,7 @@ begin
 end
 $$;
 
--- The first position of the archive from which it reaches the log without a gap; null if it does not reach the log, or if the log
+-- Returns the first position of the archive from which it reaches the log without a gap; null if it does not reach the log, or if the log
 -- holds everything. Index: archive_position.
 create or replace function headrace.archived_from(
     p_topic_id integer, p_dropped_to bigint, p_caller headrace_internal.caller default current_user

@@ -30,7 +30,7 @@ begin
     return v_token;
 exception
     when unique_violation then
-        raise exception 'there is an access token "%" in namespace "%"', p_name, v_namespace
+        raise exception 'access token "%" already exists in namespace "%"', p_name, v_namespace
             using errcode = 'HR260', hint = 'Choose another name, or revoke that one first.';
     when check_violation or not_null_violation then
         raise exception 'the access token "%" cannot be stored: %', p_name, sqlerrm
@@ -39,7 +39,7 @@ exception
 end
 $$;
 
--- The access token with a digest, for servers of HTTP; no row if there is none, or if the caller holds no level in its namespace.
+-- Finds the access token with a digest, for the HTTP server; no row if there is none, or if the caller holds no level in its namespace.
 -- Locks nothing. Index: access_token_digest_unique.
 create or replace function headrace.find_access_token(p_digest bytea, p_caller headrace_internal.caller default current_user)
 returns table (token_id bigint, namespace text, name text, rights text[], topics text[], event_types text[],
@@ -56,7 +56,7 @@ begin
 end
 $$;
 
--- Records that access tokens were used: servers of HTTP call it once a minute. Leaves out tokens of namespaces in which the caller
+-- Records that access tokens were used: an HTTP server calls it once a minute. Leaves out tokens of namespaces in which the caller
 -- holds no level. Locks: the rows, skip locked. Index: access_token_pkey.
 create or replace function headrace.touch_access_tokens(p_token_ids bigint[], p_caller headrace_internal.caller default current_user)
 returns void

@@ -27,16 +27,16 @@ begin
     end if;
     select k.* into v_first from headrace_internal.idempotency_key k where k.token_id = p_token_id and k.digest = p_digest;
     if v_first.request_digest is distinct from p_request_digest then
-        raise exception 'this Idempotency-Key came with another request before'
+        raise exception 'this Idempotency-Key was already used for another request'
             using errcode = 'HR262', hint = 'Use a new key for every request; repeat a key only with the same content.';
     end if;
     return v_first.event_ids;
 end
 $$;
 
--- Deletes idempotency keys older than p_keep, oldest first, at most p_most rows; the next call continues. Returns the number of rows.
+-- Deletes idempotency keys older than p_keep, oldest first, at most p_limit rows; the next call continues. Returns the number of rows.
 -- The maintenance of nodes calls it. Locks: the rows, skip locked. Index: idempotency_key_age.
-create or replace function headrace_internal.trim_idempotency_keys(p_keep interval default '1 day', p_most integer default 50000)
+create or replace function headrace_internal.trim_idempotency_keys(p_keep interval default '1 day', p_limit integer default 50000)
 returns integer
 language plpgsql volatile
 set enable_seqscan = off
@@ -48,7 +48,7 @@ declare
 begin
     delete from headrace_internal.idempotency_key k where k.ctid = any (array(
         select o.ctid from headrace_internal.idempotency_key o
-        where o.created_at < headrace.clock() - p_keep order by o.created_at limit p_most for update skip locked));
+        where o.created_at < headrace.clock() - p_keep order by o.created_at limit p_limit for update skip locked));
     get diagnostics v_trimmed = row_count;
     return v_trimmed;
 end
