@@ -49,13 +49,36 @@ begin
 end
 $$;
 
+-- The one value of a query; with p_prepare by a prepared statement of the session, which spares its planning: see
+-- headrace_internal.metrics_of_log.
+create or replace function headrace_internal.query_value(p_name text, p_query text, p_prepare boolean) returns jsonb
+language plpgsql volatile
+as $$
+declare
+    v_value jsonb;
+begin
+    if not p_prepare then
+        execute p_query into v_value;
+        return v_value;
+    end if;
+    begin
+        execute 'execute ' || p_name into v_value;
+    exception
+        -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
+        when invalid_sql_statement_name or syntax_error then
+            execute 'prepare ' || p_name || ' as ' || p_query;
+            execute 'execute ' || p_name into v_value;
+    end;
+    return v_value;
+end
+$$;
+
 -- Metrics of queues: headrace_action_queue, the actions of each namespace by state (due, in-flight, retrying, delayed, held; see
 -- headrace_internal.action_state), and headrace_action_wait_seconds, how long the oldest due action has been due, 0 if none is.
 -- Each state is counted up to 1 000 actions; of the actions that were claimed before, 1 000 are looked at. If more than 1 000 are due,
 -- the rest of the queue counts as due, by the statistics of the table.
--- p_prepare: by a prepared statement of the session, which spares its planning; see headrace_internal.metrics_of_log.
 -- Indexes: pgmq's on vt, q_<queue>_retried, attempt_action; whatever the statistics of this fast-changing table say.
--- Calls: queue_of, action_state.
+-- Calls: queue_of, action_state, query_value.
 create or replace function headrace_internal.metrics_of_queues(p_namespaces text[], p_prepare boolean)
 returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
@@ -93,18 +116,7 @@ begin
                             order by q.vt limit 1000) q
                         group by 1) s), '{}')
             $sql$, v_queue, v_namespace);
-        if p_prepare then
-            begin
-                execute 'execute headrace_metrics_queue_' || v_queue::oid into v_states;
-            exception
-                -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
-                when invalid_sql_statement_name or syntax_error then
-                    execute 'prepare headrace_metrics_queue_' || v_queue::oid || ' as ' || v_query;
-                    execute 'execute headrace_metrics_queue_' || v_queue::oid into v_states;
-            end;
-        else
-            execute v_query into v_states;
-        end if;
+        v_states := headrace_internal.query_value('headrace_metrics_queue_' || v_queue::oid, v_query, p_prepare);
         metric := 'headrace_action_wait_seconds';
         labels := array[v_namespace];
         value := (v_states ->> 'oldest')::double precision;
@@ -122,9 +134,8 @@ $$;
 -- Metric headrace_dead_letters: open dead letters of each namespace, by kind (action, event) and reason. The first 1 000 of each kind are
 -- counted by their reason. If there are more: of actions the number is scaled by what the statistics of the table say; of events it
 -- stays at 1 000.
--- p_prepare: by a prepared statement of the session, which spares its planning; see headrace_internal.metrics_of_log.
 -- Indexes: dead_letter_held; the primary key of the queue of dead letters.
--- Calls: dead_letter_queue, queue_of.
+-- Calls: dead_letter_queue, queue_of, query_value.
 create or replace function headrace_internal.metrics_of_dead_letters(p_namespaces text[], p_prepare boolean)
 returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
@@ -146,23 +157,16 @@ begin
             ), total as (
                 select count(*) as letters from letters
             )
-            select 'headrace_dead_letters', array[%L, 'action', l.reason], (count(*)
-                * case when t.letters = 1000 then greatest(pg_stat_get_live_tuples(%s), 1000) / 1000.0 else 1 end)::double precision
-            from letters l cross join total t
-            group by l.reason, t.letters
-            $sql$, v_queue, v_namespace, v_queue::oid);
-        if p_prepare then
-            begin
-                return query execute 'execute headrace_metrics_letters_' || v_queue::oid;
-            exception
-                -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
-                when invalid_sql_statement_name or syntax_error then
-                    execute 'prepare headrace_metrics_letters_' || v_queue::oid || ' as ' || v_query;
-                    return query execute 'execute headrace_metrics_letters_' || v_queue::oid;
-            end;
-        else
-            return query execute v_query;
-        end if;
+            select coalesce(jsonb_object_agg(r.reason, r.letters), '{}')
+            from (
+                select l.reason, count(*)
+                    * case when t.letters = 1000 then greatest(pg_stat_get_live_tuples(%s), 1000) / 1000.0 else 1 end as letters
+                from letters l cross join total t
+                group by l.reason, t.letters) r
+            $sql$, v_queue, v_queue::oid);
+        return query
+        select 'headrace_dead_letters', array[v_namespace, 'action', l.key], l.value::double precision
+        from jsonb_each_text(headrace_internal.query_value('headrace_metrics_letters_' || v_queue::oid, v_query, p_prepare)) l;
         return query
         select 'headrace_dead_letters', array[v_namespace, 'event', left(d.reason, 100)], count(*)::double precision
         from (
