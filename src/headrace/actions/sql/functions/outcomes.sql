@@ -161,7 +161,7 @@ $$;
 -- 'discard'; or p_after_s, the pause before the next attempt. Null: the lease had ended, and another node decides. Call it after the handler's transaction was rolled
 -- back.
 -- Locks: the row. Index: q_<queue>_pkey.
--- Calls: queue_of, bury_actions.
+-- Calls: queue_of, bury_actions, record_results.
 create or replace function headrace.fail_action(
     p_msg_id        bigint,
     p_attempt       integer,
