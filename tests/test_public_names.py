@@ -70,7 +70,7 @@ FOR_USERS: dict[str, set[str]] = {
     "observe.history": {"ActionHistory", "CorrelatorOutput", "EventHistory", "Firing", "RuleEvaluation", "RuleWhyNot"},
     "observe.tracing": {"TraceContext", "TracingMode"},
     "prove": {"CHECKS", "CheckResult", "Evidence", "Fault", "Violation"},
-    "relays": {"RelayRunner", "TARGET_KINDS", "Target", "check_relay"},
+    "relays": {"Option", "Options", "RelayRunner", "Target", "TargetKind", "check_relay", "fill_template", "find_mistakes"},
     "rules": {"FiredBatch", "WatchedTopic"},
     "schedules": {"Schedule", "ScheduleDefinition", "check_cron", "remove_cron_jobs"},
     "spark": {
@@ -95,7 +95,7 @@ FOR_USERS: dict[str, set[str]] = {
     "spark.pipeline": {"LedgerRow", "PipelineState"},
     "testing": {"DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event"},
     "web.console": {"HostLogin", "Login", "ProxyLogin"},
-    "web.http": {"Hook", "Mapping"},
+    "web.http": {"HeaderLookup", "Hook", "SignatureScheme", "check_window", "require_header", "wrong_signature"},
 }
 """Names that no other room uses, but users may: the types that public functions return, and functions for programs."""
 

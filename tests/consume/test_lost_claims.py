@@ -125,7 +125,7 @@ async def test_event_that_was_lost_beside_another_is_not_blamed_but_handled_alon
         pass
     for _ in range(2):
         await runner.handle_batch()
-    assert [row[1:] for row in cursors(conn)] == [(1, True)] * 2 and handler.calls == []
+    assert [row[1:] for row in cursors(conn)] == [(0, True)] * 2 and handler.calls == []
     conn.execute("update headrace_internal.cursor set retry_at = null")
     claim = "select payload from headrace.claim_events(%s, 100, 1, 0::float8, 2, %s) where event_id is null"
     for is_alone, claimed in ((False, [0, 0]), (True, [1])):
@@ -138,7 +138,29 @@ async def test_event_that_was_lost_beside_another_is_not_blamed_but_handled_alon
     while await runner.handle_once():
         pass
     states = conn.execute("select state, attempts from headrace.cursor order by state").fetchall()
-    assert states == [("running", 0), ("stopped", 2)] and 0 < len(handler.calls) < 10
+    assert states == [("running", 0), ("stopped", 1)] and 0 < len(handler.calls) < 10
+
+
+async def test_loss_beside_others_does_not_use_up_the_last_attempt(conn: Connection, database: Target, start: Start) -> None:
+    topic(conn)
+    fill(conn, 1)
+    handler = Scripted(ValueError("no"))
+    runner = await start(handler.consumer(Failure.dead_letter(attempts=2, key_order="skip")))
+
+    async def lose() -> None:
+        conn.execute("update headrace_internal.cursor set retry_at = null")
+        with lost_session(conn, database, CLAIM, runner.consumer_id, 100, 1):
+            pass
+        await runner.handle_batch()
+
+    await lose()
+    await runner.handle_batch()
+    assert cursors(conn) == [(0, 1, True)], "it goes event by event, and has failed once"
+    await lose()
+    assert cursors(conn) == [(0, 1, True)], "it may have been another event that ended the session"
+    conn.execute("update headrace_internal.cursor set retry_at = null")
+    await runner.handle_batch()
+    assert len(handler.calls) == 2 and letters(conn) == [(1, 2, "ValueError")]
 
 
 async def test_lost_redrive_is_that_of_its_letter_alone(conn: Connection, database: Target, start: Start) -> None:

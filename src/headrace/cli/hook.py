@@ -11,7 +11,7 @@ from typer import Argument, BadParameter, Option, Typer
 from headrace.cli.options import TopicName, Yes
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownHook, secret_place
-from headrace.web.http import Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks, parse_mapping
+from headrace.web.http import alter_hook, create_hook, describe_mapping, drop_hook, get_hook, list_hooks
 
 group = Typer(help="Hooks: addresses where other systems send their webhooks, which become events.")
 
@@ -36,7 +36,13 @@ def create(
     session: Session,
     name: Name,
     topic: TopicName,
-    scheme: Annotated[Scheme, Option(help="How the sender signs.", show_default=False)],
+    scheme: Annotated[
+        str,
+        Option(
+            help="How the sender signs: standard-webhooks, github, stripe, token, or a scheme of an installed package.",
+            show_default=False,
+        ),
+    ],
     secret: Secrets,
     mapping: MappingOption = None,
     window_s: Window = None,
@@ -106,7 +112,7 @@ def show(session: Session, name: Name) -> None:
     """Show one hook with its whole mapping."""
     target, hook = session.find(UnknownHook, lambda conn: get_hook(conn, name, namespace=session.namespace))
     facts: dict[str, object] = msgspec.to_builtins(hook, builtin_types=(datetime,))
-    facts["mapping"] = msgspec.to_builtins(parse_mapping(hook.scheme, hook.mapping))
+    facts["mapping"] = describe_mapping(hook.scheme, hook.mapping)
     session.print({"shard": target.name} | facts, facts_table(f"hook {name}", target, facts))
 
 

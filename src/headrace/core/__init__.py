@@ -15,6 +15,7 @@ from headrace.core.events import (
     validate_event,
     validate_fields,
 )
+from headrace.core.extensions import ExtensionPoint
 from headrace.core.histogram import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
@@ -46,6 +47,7 @@ __all__ = [
     "DurationHistogram",
     "Event",
     "EventPath",
+    "ExtensionPoint",
     "HandlerOutcome",
     "LoggedEvent",
     "NamespaceTurns",

@@ -44,6 +44,7 @@ __all__ = [
     "InvalidRelay",
     "InvalidRetention",
     "InvalidSchema",
+    "InvalidSignature",
     "InvalidText",
     "InvalidTime",
     "InvalidTimeZone",
@@ -388,8 +389,13 @@ class InvalidRelay(Invalid, sqlstate="HR360"):
     """The target, the options or the mapping of a relay are wrong. Correct them as the message says."""
 
 
+class InvalidSignature(Invalid):
+    """No secret of the hook has signed the webhook, or its signed time lies outside of the window. Check the secret and the sender's
+    clock."""
+
+
 class PackageMissing(Invalid):
-    """A package that this needs is not installed. Install the extra that the message names."""
+    """A package that this needs is not installed, or cannot be imported. Install or repair what the message names."""
 
 
 class InvalidAccessToken(Invalid, sqlstate="HR370"):

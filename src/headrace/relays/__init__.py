@@ -22,14 +22,15 @@ from headrace.relays.relay import (
     load_relays,
     seek_relay,
 )
-from headrace.relays.targets import TARGET_KINDS
-from headrace.relays.targets.target import Message, Target
+from headrace.relays.targets import TARGETS, Message, Option, Options, Target, TargetKind, fill_template, find_mistakes
 
 __all__ = [
     "RELAYS",
-    "TARGET_KINDS",
+    "TARGETS",
     "Format",
     "Message",
+    "Option",
+    "Options",
     "Relay",
     "RelayBacktest",
     "RelayEngine",
@@ -37,11 +38,14 @@ __all__ = [
     "RelayState",
     "RelayVersion",
     "Target",
+    "TargetKind",
     "alter_relay",
     "backtest_relay",
     "check_relay",
     "create_relay",
     "drop_relay",
+    "fill_template",
+    "find_mistakes",
     "get_relay",
     "list_relay_versions",
     "list_relays",

@@ -31,7 +31,7 @@ class Relay:
     name: str
     topic: str
     target: str
-    """The kind of system: webhook, postgres, nats, redis, rabbitmq, rabbitmq-stream or kafka."""
+    """The kind of system: webhook, postgres, nats, redis, rabbitmq, rabbitmq-stream, kafka, or one of another package."""
     options: Mapping[str, JSON] = field(default_factory=dict)
     """Where and how; a secret is a reference, `env:NAME` or `file:name`."""
     condition: str = "true"

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook as StandardWebhook
 from headrace.core import Conflict, Invalid, InvalidHook, UnknownHook, UnknownTopic, derive_event_id
 from headrace.db import create_namespace
 from headrace.log.topics import create_topic
-from headrace.web.http import alter_hook, create_hook, drop_hook, get_hook, list_hooks, parse_mapping
+from headrace.web.http import alter_hook, create_hook, drop_hook, get_hook, list_hooks
 from tests.builders import wait_until
 from tests.web.http.conftest import Client, Place
 
@@ -236,9 +236,9 @@ def test_mapping_takes_headers_query_and_fields(place: Place, topic: str) -> Non
         {"key": "k" * 1001},
     ],
 )
-def test_bad_mapping_is_refused(mapping: dict[str, str]) -> None:
+def test_bad_mapping_is_refused(place: Place, mapping: dict[str, str]) -> None:
     with pytest.raises(InvalidHook):
-        parse_mapping("github", mapping)
+        create_hook(place.conn, "bad", "orders", "github", ["env:NEW"], mapping=mapping)
 
 
 def test_hooks_are_listed_and_errors_are_ours(place: Place, topic: str) -> None:

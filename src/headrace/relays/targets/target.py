@@ -1,4 +1,7 @@
-"""What a relay expects of a target, and how a target says that it could not deliver."""
+"""The contract of targets: what a kind of target has, what a relay expects of an open one, and what a message is.
+
+Our own kinds are modules of this folder with the members of `TargetKind`; other packages add theirs by an entry point of the group
+headrace.relay_targets. docs/howto/relay-target.md shows one."""
 
 from __future__ import annotations
 
@@ -8,9 +11,25 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from headrace.core import DeliveryError, TargetGone, TargetRefused
+from headrace.core import JSON, DeliveryError, TargetGone, TargetRefused
 
-__all__ = ["DeliveryError", "Target", "TargetGone", "TargetRefused"]
+__all__ = ["DeliveryError", "Message", "Target", "TargetGone", "TargetKind", "TargetRefused"]
+
+
+class TargetKind(Protocol):
+    """A kind of target: a module, or an object, with two functions. Both are called often and connect to nothing."""
+
+    def check_options(self, options: Mapping[str, JSON]) -> list[str]:
+        """A message for each mistake in a relay's options; none if they are right. Called when a relay is written, planned and started.
+
+        Secrets are still references here (`env:NAME`, `file:name`). No message may repeat a value, which may be a misplaced secret.
+        `find_mistakes` checks the options against a table of them."""
+
+    def open_target(self, relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> Target:
+        """A target for one relay, not connected yet. `secrets` has the values of those options that refer to secrets, by option.
+
+        A node may have several targets of one relay at a time, and several nodes may run the relay: one for each partition that
+        is being delivered."""
 
 
 class Target(Protocol):
@@ -22,7 +41,10 @@ class Target(Protocol):
     async def deliver(self, messages: Sequence[Message]) -> None:
         """Returns once the system has confirmed all of them. Messages are of one partition, in order of position.
 
-        May be called again with messages that it has already delivered, after a crash: exactly-once targets drop them."""
+        May be called again with messages that it has already delivered, after a crash: exactly-once targets drop them. Raises
+        TargetRefused for an event that the system will never take (it becomes a dead letter), TargetGone if the system wants nothing
+        more of this relay (which is disabled), and DeliveryError for anything else, which is tried again. After an error other than
+        TargetRefused the target is closed, and the next delivery opens a new one."""
 
     async def close(self) -> None:
         """Disconnects. Called once, also after a failed `open`."""

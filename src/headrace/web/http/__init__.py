@@ -26,29 +26,34 @@ from headrace.web.http.access_tokens import (
     list_access_tokens,
     revoke_access_token,
 )
-from headrace.web.http.hooks import Hook, Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks
-from headrace.web.http.mapping import Mapping, parse_mapping
+from headrace.web.http.hooks import Hook, alter_hook, create_hook, drop_hook, get_hook, list_hooks
+from headrace.web.http.mapping import describe_mapping
 from headrace.web.http.settings import IngestSettings
+from headrace.web.http.signatures import SCHEMES, HeaderLookup, SignatureScheme, check_window, require_header, wrong_signature
 from headrace.web.http.web import IngestServer, create_app, server_config
 
 __all__ = [
+    "SCHEMES",
     "AccessToken",
+    "HeaderLookup",
     "Hook",
     "IngestServer",
     "IngestSettings",
-    "Mapping",
     "NewAccessToken",
     "Right",
-    "Scheme",
+    "SignatureScheme",
     "alter_hook",
+    "check_window",
     "create_access_token",
     "create_app",
     "create_hook",
+    "describe_mapping",
     "drop_hook",
     "get_hook",
     "list_access_tokens",
     "list_hooks",
-    "parse_mapping",
+    "require_header",
     "revoke_access_token",
     "server_config",
+    "wrong_signature",
 ]

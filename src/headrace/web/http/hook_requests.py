@@ -14,13 +14,22 @@ from uuid import UUID
 import msgspec
 from psycopg.rows import class_row
 
-from headrace.core import Event, Invalid, InvalidPayload, TokenBuckets, derive_event_id, map_database_errors, read_secret
+from headrace.core import (
+    Event,
+    Invalid,
+    InvalidPayload,
+    PackageMissing,
+    TokenBuckets,
+    derive_event_id,
+    map_database_errors,
+    read_secret,
+)
 from headrace.web.http.databases import NOBODY, Database, LookupCache
 from headrace.web.http.hooks import Hook
 from headrace.web.http.mapping import Mapping, Webhook, parse_mapping
 from headrace.web.http.problems import Problem, unavailable
 from headrace.web.http.request import Headers
-from headrace.web.http.signatures import verify
+from headrace.web.http.signatures import SCHEMES, SignatureScheme
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +46,10 @@ class ServedHook(Hook):
 
 @dataclass(frozen=True)
 class ReadyHook:
-    """A hook with its secrets and its mapping."""
+    """A hook with its scheme, its mapping and its secrets."""
 
     hook: ServedHook
+    scheme: SignatureScheme
     mapping: Mapping
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -55,7 +65,7 @@ class Hooks:
 
         async def look_up() -> ReadyHook | None:
             hook = await _find_hook(database, namespace, name)
-            return None if hook is None else ReadyHook(hook, parse_mapping(hook.scheme, hook.mapping), _read_secrets(hook))
+            return None if hook is None else _ready_hook(hook)
 
         ready = await self._hooks.get((database.target.name, namespace, name), look_up, address=address)
         if ready is None or not ready.hook.active:
@@ -63,6 +73,16 @@ class Hooks:
         if not ready.secrets:
             raise unavailable("the server has no secret for this hook; its log names what is missing")
         return ready
+
+
+def _ready_hook(hook: ServedHook) -> ReadyHook:
+    try:
+        scheme, mapping = SCHEMES.load(hook.scheme), parse_mapping(hook.scheme, hook.mapping)
+    except PackageMissing as error:
+        # The message names packages of the server, which are nothing to whoever sent the request.
+        logger.error("hook %s/%s: %s", hook.namespace, hook.hook, error)
+        raise unavailable("the server cannot check the signatures of this hook; its log names what is missing") from None
+    return ReadyHook(hook, scheme, mapping, _read_secrets(hook))
 
 
 async def _find_hook(database: Database, namespace: str, name: str) -> ServedHook | None:
@@ -91,7 +111,7 @@ def _read_secrets(hook: Hook) -> tuple[str, ...]:
 def verify_and_map(ready: ReadyHook, headers: Headers, query: dict[str, str], body: bytes) -> Event:
     """The event of a webhook. Raises Problem, or an error of the event itself."""
     hook = ready.hook
-    verify(hook.scheme, ready.secrets, headers.get, body, window_s=hook.window_s)
+    ready.scheme.verify(ready.secrets, headers.get, body, window_s=hook.window_s)
     webhook = Webhook(hook.hook, headers.get, query.get, _json_body(headers, body))
     mapped = ready.mapping.apply(webhook)
     event_headers = {name: value for name in _TRACE if (value := headers.text(name))}

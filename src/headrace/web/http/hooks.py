@@ -6,14 +6,11 @@ from collections.abc import Mapping as JsonObject
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias, get_args
 
 from headrace.core import Invalid, InvalidHook, UnknownHook, encode, parse_reference
 from headrace.db import Connection, fetch_rows, fetch_value, query
 from headrace.web.http.mapping import parse_mapping
 
-Scheme: TypeAlias = Literal["standard-webhooks", "github", "stripe", "token"]
-"""How the sender proves who it is."""
 WINDOW_S = 300.0
 
 
@@ -25,7 +22,8 @@ class Hook:
     namespace: str
     hook: str
     topic: str
-    scheme: Scheme
+    scheme: str
+    """How the sender proves who it is: standard-webhooks, github, stripe, token, or a scheme of another package."""
     secrets: Sequence[str]
     """References, such as env:GITHUB or file:github; any of them may have signed."""
     mapping: JsonObject[str, str]
@@ -41,17 +39,15 @@ def create_hook(
     conn: Connection,
     hook: str,
     topic: str,
-    scheme: Scheme,
+    scheme: str,
     secrets: Sequence[str],
     *,
     mapping: JsonObject[str, str] | None = None,
     window_s: float = WINDOW_S,
     namespace: str | None = None,
 ) -> None:
-    """Creates a hook. Raises HookExists, UnknownTopic or InvalidHook."""
-    if scheme not in get_args(Scheme):
-        raise InvalidHook(f"there is no scheme {scheme!r}; use {', '.join(get_args(Scheme))}")
-    _check(scheme, secrets, mapping)
+    """Creates a hook. Raises HookExists, UnknownTopic, InvalidHook, and PackageMissing for a scheme that is not here."""
+    _check(scheme, secrets, mapping or {})
     fetch_value(
         conn,
         """select headrace.create_hook(p_hook => %s, p_topic => %s, p_scheme => %s, p_secrets => %s, p_mapping => %s::text::jsonb,
@@ -71,7 +67,7 @@ def alter_hook(
     active: bool | None = None,
     namespace: str | None = None,
 ) -> None:
-    """Changes a hook; None keeps a value. Raises UnknownHook, UnknownTopic or InvalidHook."""
+    """Changes a hook; None keeps a value. Raises UnknownHook, UnknownTopic, InvalidHook or PackageMissing."""
     _check(get_hook(conn, hook, namespace=namespace).scheme, secrets, mapping)
     fetch_value(
         conn,
@@ -99,7 +95,7 @@ def get_hook(conn: Connection, hook: str, *, namespace: str | None = None) -> Ho
     return rows[0]
 
 
-def _check(scheme: Scheme, secrets: Sequence[str] | None, mapping: JsonObject[str, str] | None) -> None:
+def _check(scheme: str, secrets: Sequence[str] | None, mapping: JsonObject[str, str] | None) -> None:
     """Before anything is sent: a secret that was given in the place of its reference must not reach the server's log."""
     for reference in secrets or ():
         try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as JsonObject
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import msgspec
@@ -24,6 +24,7 @@ from headrace.core import (
     JSON,
     Invalid,
     InvalidHook,
+    PackageMissing,
     Placeholder,
     RawJSON,
     array_index,
@@ -32,19 +33,9 @@ from headrace.core import (
     parse_path,
     parse_template,
 )
+from headrace.web.http.signatures import SCHEMES
 
 MEMBERS: Final = ("type", "key", "id", "payload")
-DEFAULTS: Final[JsonObject[str, JsonObject[str, str]]] = {
-    "github": {
-        "type": "github.{header:x-github-event}",
-        "key": "{body:repository.full_name}",
-        "id": "{header:x-github-delivery}",
-    },
-    "stripe": {"type": "stripe.{body:type}", "key": "{body:data.object.id}", "id": "{body:id}"},
-    "standard-webhooks": {"type": "{body:type}", "id": "{header:webhook-id}"},
-    "token": {"type": "{hook}.received"},
-}
-"""The mappings of the schemes; a hook's own members replace them."""
 PLACEHOLDERS: Final = ("header:name", "query:name", "body:path", "hook")
 PAYLOAD_PLACEHOLDERS: Final = ("body:path", "body")
 
@@ -110,7 +101,8 @@ class Mapping:
 
 
 def parse_mapping(scheme: str, mapping: JsonObject[str, str]) -> Mapping:
-    """The mapping of a hook, completed by that of its scheme. Raises InvalidHook."""
+    """The mapping of a hook, completed by that of its scheme. Raises InvalidHook, and PackageMissing for a scheme that
+    is not here."""
     if unknown := sorted(set(mapping) - set(MEMBERS)):
         raise InvalidHook(f"the mapping has an unknown member {unknown[0]!r}; its members are {', '.join(MEMBERS)}")
     for name, text in mapping.items():
@@ -123,7 +115,15 @@ def parse_mapping(scheme: str, mapping: JsonObject[str, str]) -> Mapping:
         parts = template.placeholders
         if name == "payload" and (len(template.parts) != 1 or len(parts) != 1 or parts[0].default is not None):
             raise InvalidHook("the mapping's payload is not one placeholder; write {body} or {body:path}")
-    return Mapping(**{**DEFAULTS[scheme], **mapping})
+    return Mapping(**{**SCHEMES.load(scheme).mapping, **mapping})
+
+
+def describe_mapping(scheme: str, mapping: JsonObject[str, str]) -> JsonObject[str, str | None]:
+    """The templates of a hook for people: completed by those of its scheme if that is here, otherwise only the hook's own."""
+    try:
+        return asdict(parse_mapping(scheme, mapping))
+    except PackageMissing:
+        return {**mapping}
 
 
 def _value(placeholder: Placeholder, webhook: Webhook, tree: JSON) -> str | None:

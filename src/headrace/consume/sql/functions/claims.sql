@@ -153,7 +153,7 @@ begin
     -- A redrive has locked its letter, too.
     select d.dead_letter_id into v_letter from headrace_internal.dead_letter d
     where d.consumer_id = p_consumer_id and d.partition = p_partition and d.state = 'redrive' and d.xmax = v_claim.claimed_by;
-    select c.topic_id, coalesce(c.filter, 'true') as filter into v_consumer
+    select c.topic_id, coalesce(c.filter, 'true') as filter, c.attempts_max into v_consumer
     from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
     if v_letter is not null then
         perform headrace.end_redrive(v_letter, v_text);
@@ -171,7 +171,10 @@ begin
     else
         perform headrace.fail(p_consumer_id, p_partition, p_position, v_upto, case when p_is_single then 1 else 2 end, v_text,
             p_verdict => case when p_is_single and not v_claim.is_alone then 'retry' end);
-        update headrace_internal.cursor c set lost_at = p_position
+        -- Not blamed yet: this loss leaves an attempt for the one that is made alone, so that no event has more attempts than its policy allows.
+        update headrace_internal.cursor c
+        set lost_at = p_position,
+            attempts = case when v_claim.is_alone then c.attempts else least(c.attempts, coalesce(v_consumer.attempts_max - 1, c.attempts)) end
         where c.consumer_id = p_consumer_id and c.partition = p_partition and c.position = p_position and p_is_single;
     end if;
     return true;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import cast, get_args
 from urllib.parse import quote
 
 import msgspec
@@ -16,8 +15,6 @@ from headrace.web import http as ingest
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Table
 from headrace.web.console.view import Done, Page, View
-
-SCHEMES = get_args(ingest.Scheme)
 
 
 def list_hooks(view: View) -> Page:
@@ -55,12 +52,11 @@ def show_hook(view: View) -> Page:
         ("Created", hook["created_at"]),
         ("By", hook["created_by"]),
     ]
-    mapping = asdict(ingest.parse_mapping(hook["scheme"], hook["mapping"]))
     values = {
         "hook": hook,
         "state": "active" if hook["active"] else "disabled",
         "facts": facts,
-        "mapping": mapping,
+        "mapping": ingest.describe_mapping(hook["scheme"], hook["mapping"]),
         "base": f"/hooks/{quote(name, safe='')}",
     }
     return Page("hook.html", name, values=values)
@@ -71,7 +67,7 @@ def create_form(view: View) -> Page:
     # A secret that was typed in the place of its reference is not shown again.
     references = [word for word in view.form.get("secrets", "").replace(",", " ").split() if word.startswith(("env:", "file:"))]
     values = {
-        "schemes": SCHEMES,
+        "schemes": ingest.SCHEMES.names(),
         "topics": [topic for topic in topics if not topic.startswith("headrace.")],
         "secrets": ", ".join(references),
     }
@@ -86,7 +82,7 @@ def create(view: View) -> Done:
     mapping = _mapping(form.get("mapping", ""))
 
     def act(conn: Connection) -> None:
-        scheme = cast(ingest.Scheme, form.get("scheme", ""))
+        scheme = form.get("scheme", "")
         ingest.create_hook(conn, name, form.get("topic", ""), scheme, secrets, mapping=mapping, namespace=view.namespace)
 
     # Secrets are not among the details: one may have been typed in the place of its reference.

@@ -13,7 +13,7 @@ from headrace.core import JSON, HeadraceError, Invalid
 from headrace.db import Connection
 from headrace.definitions.schemas import Finding, RelayFields, find_in_relay
 from headrace.relays import (
-    TARGET_KINDS,
+    TARGETS,
     Format,
     Relay,
     RelayBacktest,
@@ -113,7 +113,8 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RelayState 
         "state": state,
         "plan": plan,
         "topics": [topic for topic in topic_names(view) if not topic.startswith("headrace.")],
-        "targets": TARGET_KINDS,
+        # A relay may have a target whose package only the nodes have.
+        "targets": list(dict.fromkeys([*TARGETS.names(), *([state.relay.target] if state else [])])),
         "formats": FORMATS,
         "address": "/relays/-/edit" if state else "/relays/-/create",
     }

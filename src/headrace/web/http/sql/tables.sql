@@ -55,6 +55,7 @@ create table headrace_internal.hook (
     namespace  text        not null,
     hook       text        not null,
     topic      text        not null,
+    -- How the sender signs: 'standard-webhooks', 'github', 'stripe', 'token', or a scheme that a package adds to the servers.
     scheme     text        not null,
     -- References such as env:GITHUB or file:github, the newest first; the server looks them up. Never the secrets themselves.
     secrets    text[]      not null,
@@ -72,7 +73,7 @@ create table headrace_internal.hook (
     constraint hook_namespace_exists foreign key (namespace)
         references headrace_internal.namespace (namespace) on delete cascade,
     constraint hook_name_rule check (hook ~ '^[a-z][a-z0-9_.-]{0,99}$'),
-    constraint hook_scheme_known check (scheme in ('standard-webhooks', 'github', 'stripe', 'token')),
+    constraint hook_scheme_rule check (scheme ~ '^[a-z][a-z0-9_-]{0,39}$'),
     constraint hook_secrets_are_references check (
         cardinality(secrets) between 1 and 10 and array_position(secrets, null) is null
         and cardinality(string_to_array(array_to_string(secrets, ' '), ' ')) = cardinality(secrets)

@@ -1,5 +1,5 @@
--- Creates a hook: the address /hooks/<namespace>/<hook> takes webhooks of a scheme ('standard-webhooks', 'github', 'stripe', 'token')
--- and turns them into events of a topic. Secrets are references (env:NAME, file:name) that the server looks up; several may be valid at
+-- Creates a hook: the address /hooks/<namespace>/<hook> takes webhooks of a scheme ('standard-webhooks', 'github', 'stripe', 'token', or
+-- one that a package adds to the servers) and turns them into events of a topic. Secrets are references (env:NAME, file:name) that the server looks up; several may be valid at
 -- once. An empty mapping means the one of the scheme. Raises HR261 if the hook exists, HR101 for an unknown topic, HR371 for values
 -- that are not allowed. Takes the level admin.
 -- Calls: refuse_reserved_topic, topic_id.
@@ -28,7 +28,7 @@ exception
             using errcode = 'HR261', hint = 'Change it with headrace.alter_hook, or choose another name.';
     when check_violation or not_null_violation then
         raise exception 'hook "%" cannot be stored: %', p_hook, sqlerrm
-            using errcode = 'HR371', hint = 'The scheme is standard-webhooks, github, stripe or token; secrets are references such as'
+            using errcode = 'HR371', hint = 'The scheme is standard-webhooks, github, stripe, token or the name of another one; secrets are references such as'
                 ' env:GITHUB or file:github, never the secrets themselves.';
 end
 $$;
