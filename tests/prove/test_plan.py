@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 from headrace.core import Invalid
 from headrace.prove import FAULTS
+from headrace.prove.environment import LEAD_S
 from headrace.prove.evidence import Completed, History, Invoked, NoEffect, ReadEvent, read_history
-from headrace.prove.faults import LEAD_S, TAIL_S, Nemesis, PlannedFault, make_plan, select_faults
+from headrace.prove.faults import TAIL_S, Nemesis, PlannedFault, make_plan, select_faults
 from headrace.prove.processes import ProcessConfig, is_alive
 from headrace.prove.processes.clients import next_op
 from headrace.prove.proxy import Proxy

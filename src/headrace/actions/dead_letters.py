@@ -100,6 +100,9 @@ class DeadLetterGroup:
     reason: str
     error_group: str | None
     dead: int
+    """How many there are; at most 100 000 of all groups together are counted."""
+    is_more: bool
+    """There are more than `dead`."""
     first_at: datetime
     last_at: datetime
     example_id: str

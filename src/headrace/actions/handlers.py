@@ -113,7 +113,7 @@ def prepare_handlers(action: str, functions: Sequence[ActionHandler], policy: Po
 
 
 class _Envelope(msgspec.Struct):
-    """Of an action's JSON, the text of the payload."""
+    """Returns the text of the payload in an action's JSON."""
 
     payload: msgspec.Raw = msgspec.Raw(b"null")
 

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 LEASE_S = 30.0
 
 MSG_ID_MAX = 2**63 - 1
-"""As `after` of a claim: no message id is higher, so all actions are claimed by due time."""
+"""A claim with this as `after` takes all actions by due time, because no message id is higher."""
 
 # For the transaction that the statement is part of; in the from clause it is set before the commit, and costs no round trip.
 _NO_WAIT: LiteralString = " from pg_catalog.set_config('synchronous_commit', 'off', true)"

@@ -34,7 +34,7 @@ class QueuedAction:
     due_at: datetime | None
     """When it is delivered next; in flight: when its lease ends; None: when the pause ends."""
     error: str | None
-    """Of the last failed attempt."""
+    """The error of the last failed attempt."""
     failed_at: datetime | None
     producer: str | None
     cause: Mapping[str, JSON] | None

@@ -95,7 +95,8 @@ def groups(session: Session) -> None:
 def _group_facts(counted: actions.DeadLetterGroup) -> dict[str, object]:
     of = f"action {counted.name}" if counted.kind == "action" else f"events of {counted.source}"
     error, example = counted.error_group, counted.example_id
-    return {"of": of, "reason": counted.reason, "error": error, "dead": counted.dead, "example": example}
+    dead = f"over {counted.dead}" if counted.is_more else counted.dead
+    return {"of": of, "reason": counted.reason, "error": error, "dead": dead, "example": example}
 
 
 @command(group, "show")

@@ -57,7 +57,7 @@ class Progress(ProgressCounts):
 BATCH = 5000
 LIVE = 300
 CRASH_AT = 1 / 6
-"""Of the year: late in February."""
+"""The crash comes late in February."""
 LIVE_PAUSE_S = 0.005
 POLL_S = 0.15
 STALLED_S = 60.0

@@ -293,10 +293,10 @@ class _Attacker:
 
 def known_identifiers(conn: Connection, namespace: str, *, secret: str | None = None) -> Identifiers:
     """The identifiers of a namespace, read as the owner: what an attacker could guess. `secret`: see Identifiers."""
-    found: dict[str, list[str]] = {}
+    values_by_column: dict[str, list[str]] = {}
     for column, value in conn.execute(query("prove/known_identifiers"), {"namespace": namespace}).fetchall():
-        found.setdefault(column, []).append(value)
-    by_column = {column: tuple(values) for column, values in found.items()} | {
+        values_by_column.setdefault(column, []).append(value)
+    by_column = {column: tuple(values) for column, values in values_by_column.items()} | {
         "namespace": (namespace,),
         "type": ("placed",),
         "event_type": ("placed",),
@@ -305,9 +305,13 @@ def known_identifiers(conn: Connection, namespace: str, *, secret: str | None = 
         "partition": ("0", "1"),
         "level": ("publish", "consume", "work", "admin"),
     }
-    names = [name for column in ("topic", "consumer", "schedule", "rule", "relay", "hook") for name in found.get(column, ())]
-    numbers = [int(id_) for column in ("topic_id", "consumer_id", "schedule_id") for id_ in found.get(column, ())]
-    uuids = [*found.get("event_id", ()), *found.get("action_id", ())] or ["00000000-0000-7000-8000-000000000000"]
+    names = [
+        name for column in ("topic", "consumer", "schedule", "rule", "relay", "hook") for name in values_by_column.get(column, ())
+    ]
+    numbers = [int(id_) for column in ("topic_id", "consumer_id", "schedule_id") for id_ in values_by_column.get(column, ())]
+    uuids = [*values_by_column.get("event_id", ()), *values_by_column.get("action_id", ())] or [
+        "00000000-0000-7000-8000-000000000000"
+    ]
     return Identifiers(
         by_column, (*names, "placed", "NOTIFY", f"hr_{namespace}", namespace), (*numbers, *range(6)), tuple(uuids), secret
     )

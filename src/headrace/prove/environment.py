@@ -36,6 +36,48 @@ TMPFS_BYTES = 700_000_000
 SMALL_DISK_SETTINGS = {"max_wal_size": "128MB", "min_wal_size": "32MB"}
 
 
+LEAD_S = 6.0
+"""Quiet time before the first fault, to measure the usual rate."""
+PAUSE_MIN_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to run."""
+
+    minutes: float = 1.0
+    faults: Sequence[str] | None = None
+    """None: all that are possible on this server. Empty: none."""
+    seed: int = 1
+    dsn: str | None = None
+    producers: int = 2
+    nodes: int = 2
+    rate: float = 100.0
+    """Events per second of each producer."""
+    margin: float = 0.0
+    """How far the rate may stay below 95 % of the rate before a fault, for a machine with other users."""
+    spark: bool = False
+    """A pipeline runs the rules and correlators of one topic on Spark. Needs Java and about a gigabyte of memory."""
+    relays: Sequence[str] = ()
+    """Kinds of relays, each to a server of the checker's own; see RELAY_KINDS."""
+    bugs: Sequence[str] = ()
+    """Seeded bugs, to show that the checks catch them."""
+    failpoints: Sequence[str] = ()
+    """Where the fault `failpoint` may kill a node; empty: anywhere."""
+    keep: Path | None = None
+    """Folder that keeps histories and logs; None: they are deleted."""
+    stalled_s: float = 60.0
+    """How long to wait at the end while no open work is done."""
+    lead_s: float = LEAD_S
+    """Quiet time before the first fault."""
+    pause_min_s: float = PAUSE_MIN_S
+    """Least time from one fault to the next."""
+    fault_scale: float = 1.0
+    """Factor on how long a fault lasts: below 1 for a short run."""
+    lease_s: float = 4.0
+    """How long a node holds an action without a heartbeat."""
+
+
 @dataclass(kw_only=True)
 class Environment:
     """What a run works on, and what its faults act on."""
@@ -46,10 +88,7 @@ class Environment:
     folder: Path
     server: Server | None
     """None: the user's server, which the checker must not kill."""
-    seed: int
-    lease_s: float
-    failpoints: Sequence[str] = NAMES
-    fault_scale: float = 1.0
+    options: Options
     small_disk: Path | None = None
     relay_targets: Sequence[RelayTarget] = ()
     second_server: Server | None = None
@@ -79,17 +118,19 @@ class Environment:
 
     def config(self, name: str, **changes: object) -> ProcessConfig:
         """The configuration of a new process."""
-        config = ProcessConfig(name=name, dsn=self.proxy_dsn, folder=str(self.folder), seed=self.seed, lease_s=self.lease_s)
+        options = self.options
+        config = ProcessConfig(name=name, dsn=self.proxy_dsn, folder=str(self.folder), seed=options.seed, lease_s=options.lease_s)
         return msgspec.structs.replace(config, **changes)
 
     def next_failpoint(self, draw: random.Random) -> str:
         """A random failpoint; every one is used once before any is used twice."""
-        self._next_failpoints = self._next_failpoints or draw.sample(list(self.failpoints), len(self.failpoints))
+        names = self.options.failpoints or NAMES
+        self._next_failpoints = self._next_failpoints or draw.sample(list(names), len(names))
         return self._next_failpoints.pop()
 
     def hold(self, seconds: float) -> None:
         """Waits while a fault lasts."""
-        time.sleep(seconds * self.fault_scale)
+        time.sleep(seconds * self.options.fault_scale)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -134,32 +175,21 @@ def fault(name: str, what: str, **needs: bool) -> Callable[[Callable[[Environmen
 
 
 @contextmanager
-def open_environment(
-    *,
-    seed: int,
-    dsn: str | None,
-    bugs: Sequence[str] = (),
-    lease_s: float,
-    minutes: float = 1.0,
-    small_disk: bool = False,
-    spark: bool = False,
-    second_shard: bool = False,
-    relays: Sequence[str] = (),
-    keep: Path | None = None,
-) -> Iterator[Environment]:
-    """A database with the workload's topics, rules and correlators, and no process yet; with `second_shard` a second one."""
-    folder = keep or Path(tempfile.mkdtemp(prefix="headrace-prove-"))
+def open_environment(options: Options, faults: Sequence[str]) -> Iterator[Environment]:
+    """A database with the workload's topics, rules and correlators, and no process yet; a small disk and a second shard if a fault needs
+    them."""
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="headrace-prove-"))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
     with (
-        _database(dsn, folder, bugs, small_disk) as (target, server, disk),
-        _second_shard(folder, wanted=second_shard) as second_server,
-        running_targets(relays, folder) as relay_targets,
+        _database(options, folder, small_disk="disk-full" in faults) as (target, server, disk),
+        _second_shard(folder, wanted="shard-down" in faults) as second_server,
+        running_targets(options.relays, folder) as relay_targets,
     ):
         with connect(target) as conn:
             migrate(conn)
-            create_workload(conn, minutes=minutes, spark=spark)
-            plant_in_database(conn, bugs)
+            create_workload(conn, minutes=options.minutes, spark=options.spark)
+            plant_in_database(conn, options.bugs)
         parts = conninfo_to_dict(target.dsn)
         proxy = Proxy(str(parts.get("host") or "127.0.0.1"), int(str(parts.get("port") or 5432)))
         proxy.start()
@@ -175,8 +205,7 @@ def open_environment(
                 processes=processes,
                 folder=folder,
                 server=server,
-                seed=seed,
-                lease_s=lease_s,
+                options=options,
                 small_disk=disk,
                 second_server=second_server,
                 relay_targets=relay_targets,
@@ -184,19 +213,17 @@ def open_environment(
         finally:
             processes.kill_all()
             proxy.stop()
-    if keep is None:
+    if options.keep is None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _database(
-    dsn: str | None, folder: Path, bugs: Sequence[str], small_disk: bool
-) -> Iterator[tuple[Target, Server | None, Path | None]]:
-    if dsn:
-        yield Target("given", _create_database(dsn)), None, None
+def _database(options: Options, folder: Path, *, small_disk: bool) -> Iterator[tuple[Target, Server | None, Path | None]]:
+    if options.dsn:
+        yield Target("given", _create_database(options.dsn)), None, None
         return
     with _server_folder(folder, small_disk) as (server_folder, disk):
-        settings = SETTINGS | (SMALL_DISK_SETTINGS if disk else {}) | server_settings(bugs)
+        settings = SETTINGS | (SMALL_DISK_SETTINGS if disk else {}) | server_settings(options.bugs)
         with _running(Server(server_folder, settings=settings)) as server:
             yield Target("own", _create_database(server.dsn())), server, disk
 

@@ -27,7 +27,7 @@ from headrace.db import Connection, Target, connect, query
 from headrace.log.topics import get_topic, read_log
 from headrace.prove.bugs import find_bugs
 from headrace.prove.checks import CHECKS, CheckResult, merge_shards, rate_returns
-from headrace.prove.environment import Environment, open_environment
+from headrace.prove.environment import Environment, Options, open_environment
 from headrace.prove.evidence import (
     ActionResult,
     Completed,
@@ -51,7 +51,7 @@ from headrace.prove.evidence import (
     now,
     read_history,
 )
-from headrace.prove.faults import LEAD_S, PAUSE_MIN_S, Nemesis, PlannedFault, make_plan, select_faults
+from headrace.prove.faults import Nemesis, PlannedFault, make_plan, select_faults
 from headrace.prove.processes import MAIN, reader_name
 from headrace.prove.processes.clients import digest
 from headrace.prove.relay_targets import check_relay_kinds, read_targets
@@ -243,46 +243,7 @@ class Sampler:
                 self.samples.append(Sample(now(), *(int(value) for value in row)))
 
 
-STALLED_S = 60.0
-LEASE_S = 4.0
 START_TIMEOUT_S = 120.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What to run."""
-
-    minutes: float = 1.0
-    faults: Sequence[str] | None = None
-    """None: all that are possible on this server. Empty: none."""
-    seed: int = 1
-    dsn: str | None = None
-    producers: int = 2
-    nodes: int = 2
-    rate: float = 100.0
-    """Events per second of each producer."""
-    margin: float = 0.0
-    """How far the rate may stay below 95 % of the rate before a fault, for a machine with other users."""
-    spark: bool = False
-    """A pipeline runs the rules and correlators of one topic on Spark. Needs Java and about a gigabyte of memory."""
-    relays: Sequence[str] = ()
-    """Kinds of relays, each to a server of the checker's own; see RELAY_KINDS."""
-    bugs: Sequence[str] = ()
-    """Seeded bugs, to show that the checks catch them."""
-    failpoints: Sequence[str] = ()
-    """Where the fault `failpoint` may kill a node; empty: anywhere."""
-    keep: Path | None = None
-    """Folder that keeps histories and logs; None: they are deleted."""
-    stalled_s: float = STALLED_S
-    """How long to wait at the end while no open work is done."""
-    lead_s: float = LEAD_S
-    """Quiet time before the first fault."""
-    pause_min_s: float = PAUSE_MIN_S
-    """Least time from one fault to the next."""
-    fault_scale: float = 1.0
-    """Factor on how long a fault lasts: below 1 for a short run."""
-    lease_s: float = LEASE_S
-    """How long a node holds an action without a heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -324,20 +285,7 @@ def prove(options: Options, on_progress: Callable[[str], None] = lambda _: None)
         pause_min_s=options.pause_min_s,
     )
     on_progress(f"seed {options.seed}: {len(plan)} faults planned of {len(faults)} kinds")
-    with open_environment(
-        seed=options.seed,
-        dsn=options.dsn,
-        bugs=options.bugs,
-        lease_s=options.lease_s,
-        minutes=options.minutes,
-        small_disk="disk-full" in faults,
-        spark=options.spark,
-        second_shard="shard-down" in faults,
-        relays=options.relays,
-        keep=options.keep,
-    ) as environment:
-        environment.failpoints = tuple(options.failpoints) or environment.failpoints
-        environment.fault_scale = options.fault_scale
+    with open_environment(options, faults) as environment:
         evidence, started_at = _run(environment, options, plan, on_progress)
     on_progress("checking the evidence")
     checks = (

@@ -129,7 +129,7 @@ class SentAction:
     """Deliveries so far."""
     due_at: datetime | None = None
     error: str | None = None
-    """Of a dead letter: the error it was buried with."""
+    """The error that a dead letter was buried with."""
     cause: Mapping[str, JSON] | None = None
 
 
@@ -276,7 +276,7 @@ class BaseKit(ABC):
             await steps.register()
 
     def register_sync(self, app: Headrace) -> None:
-        """As `register`, in a test that is not async."""
+        """Does the same as `register`, in a test that is not async."""
         _require_no_loop("register")
         run_loop(self.register(app))
 
@@ -288,7 +288,7 @@ class BaseKit(ABC):
             return await steps.run_until_idle(timeout_s)
 
     def run_until_idle_sync(self, app: Headrace, *, timeout_s: float = TIMEOUT_S) -> RunCounts:
-        """As `run_until_idle`, in a test that is not async."""
+        """Does the same as `run_until_idle`, in a test that is not async."""
         _require_no_loop("run_until_idle")
         return run_loop(self.run_until_idle(app, timeout_s=timeout_s))
 
@@ -373,7 +373,7 @@ class Kit(BaseKit):
         return kit
 
     def dispatch_sync(self, conn: CallerConnection, app: Headrace, *, timeout_s: float = TIMEOUT_S) -> TransactionKit:
-        """As `dispatch`, in a test that is not async."""
+        """Does the same as `dispatch`, in a test that is not async."""
         _require_no_loop("dispatch")
         return run_loop(self.dispatch(conn, app, timeout_s=timeout_s))
 

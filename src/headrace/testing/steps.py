@@ -24,7 +24,7 @@ from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 
 UNHANDLED_S = 10.0
-"""As on a node: how long an action may be due without a handler before it is buried."""
+"""An action may be due this long without a handler before it is buried, the same as on a node."""
 
 
 @dataclass

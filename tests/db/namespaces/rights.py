@@ -17,7 +17,7 @@ FUNCTIONS: dict[str, str] = {
 log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance
 advance_partitions fail release_claims hold_back claim_redrive redriven_event end_redrive redrive discard edit_dead_event skip_event seek seek_position pause resume
 schedule_id next_ticks readable_rules readable_correlators readable_relays readable_schedules queue_state cursor_lag evaluate unmatched_reason
-report_relay metrics queued_actions action_dead_letters group_dead_letters count_dead_letters read_dead_letters error_group register_node
+report_relay metrics queued_actions action_dead_letters count_dead_letters read_dead_letters error_group register_node
 register_consumers deregister_node heartbeat
 """,
     "work": """
@@ -37,7 +37,7 @@ VIEWS: dict[str, str] = {
     "publish": "capture",
     "consume": """
 log archive consumer cursor event_dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version correlator_table
-correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letter rule_state event_history event_unmatched
+correlator_instance correlation action_result attempt pipeline pipeline_batch consumer_lag dead_letter rule_state event_history event_unmatched
 correlator_state correlation_history node_state pipeline_state failure pause relay relay_version relay_state stream stream_output
 """,
     "admin": "access_token hook erasure",

@@ -41,20 +41,9 @@ limit %(limit)s;
 
 -- name: dead_letter_groups
 -- Open dead letters counted by source, action, reason and error group: of actions, then of consumers, the largest groups first.
-select 'action' as kind, 'queue' as source, a.action as name, a.reason, a.error_group, a.dead, a.first_at, a.last_at,
-    a.example_id::text as example_id
-from headrace.group_dead_letters(%(namespace)s) a
-union all
-select 'event', e.source, null, e.reason, e.error_group, count(*), min(e.buried_at), max(e.buried_at),
-    concat_ws('/', e.source, max(e.position))
-from (
-    select t.topic || '/' || c.consumer as source, d.reason, d.error_group, d.buried_at, d.position
-    from headrace.event_dead_letter d
-    join headrace.consumer c on c.consumer_id = d.consumer_id
-    join headrace.topic t on t.topic_id = c.topic_id
-    where t.namespace = headrace.current_namespace(%(namespace)s) and d.state in ('dead', 'behind', 'redrive')) e
-group by e.source, e.reason, e.error_group
-order by kind, dead desc, source, name, error_group;
+select g.kind, g.source, g.name, g.reason, g.error_group, g.dead + g.marked as dead, g.is_more, g.first_at, g.last_at, g.example_id
+from headrace.count_dead_letters(100000, p_namespace => %(namespace)s) g
+order by g.kind, g.dead + g.marked desc, g.source, g.name, g.error_group;
 
 -- name: pauses
 -- What is paused in a namespace, by kind and name.

@@ -118,7 +118,7 @@ class ConsumerProgress:
 
     consumer: str
     position: int
-    """Of its cursor, in the event's partition."""
+    """Its cursor stands here in the event's partition."""
     nodes: int
     """How many live nodes run the consumer."""
     error: str | None

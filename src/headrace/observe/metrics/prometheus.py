@@ -78,7 +78,7 @@ def limit_histograms(durations: Durations, *, series_max: int = SERIES_MAX // 16
 
 
 WIDTH, HEIGHT = 12, 8
-"""Of a panel, on Grafana's grid of 24 columns."""
+"""The size of a panel on Grafana's grid of 24 columns."""
 
 
 @dataclass(frozen=True)

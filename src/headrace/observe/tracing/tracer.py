@@ -43,7 +43,7 @@ from headrace.observe.tracing.context import (
 
 OPERATION_TYPE = "messaging.operation.type"
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""As the conventions advise."""
+"""The conventions advise these."""
 
 
 class MessagingInstruments:

@@ -34,7 +34,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 POISON_ATTEMPTS_MAX = 2
 EFFECTS_PROMISE = "effects through the transaction happen exactly once"
 SENT = frozenset({LATER, MEND})
-"""Actions that no rule or correlator sends: `checks.sent` looks at them."""
+"""Actions that no rule or correlator sends: checks of their own look at them."""
 OutputIdentity = tuple[str, str, datetime]
 """Key, token and time of an output."""
 

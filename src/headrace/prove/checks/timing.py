@@ -169,7 +169,7 @@ def recoveries(evidence: Evidence, *, margin: float) -> list[Recovery]:
     """The recovery from every fault, in the order of time."""
     series = SampleSeries(evidence.samples)
     faults = sorted(evidence.faults, key=lambda fault: fault.started_at)
-    found: list[Recovery] = []
+    measured: list[Recovery] = []
     for index, fault in enumerate(faults):
         since = max(fault.started_at - BEFORE_S, faults[index - 1].healed_at + CATCH_UP_S if index else 0.0)
         next_at = faults[index + 1].started_at if index + 1 < len(faults) else evidence.producers_stopped_at
@@ -178,8 +178,8 @@ def recoveries(evidence: Evidence, *, margin: float) -> list[Recovery]:
         wanted = (before or 0.0) * RECOVERED * (1 - margin)
         recovery_s = series.recovery_s(fault.healed_at, until, wanted) if before else None
         had_time = until - fault.healed_at >= JUDGE_S
-        found.append(Recovery(fault, before, wanted, recovery_s, series.backlog(until), had_time))
-    return found
+        measured.append(Recovery(fault, before, wanted, recovery_s, series.backlog(until), had_time))
+    return measured
 
 
 def rate_returns(evidence: Evidence, *, margin: float = 0.0) -> CheckResult:

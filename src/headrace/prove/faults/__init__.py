@@ -13,16 +13,14 @@ from dataclasses import dataclass
 import psycopg
 
 from headrace.core import DatabaseUnavailable, Invalid
-from headrace.prove.environment import Environment, Fault
+from headrace.prove.environment import LEAD_S, PAUSE_MIN_S, Environment, Fault
 from headrace.prove.evidence import FaultRecord, NoEffect, now
 from headrace.prove.faults import crashes, load
 
 __all__ = ["FAULTS", "Fault", "Nemesis", "PlannedFault", "make_plan", "select_faults"]
 
-LEAD_S = 6.0
-"""Quiet time before the first fault, to measure the usual rate."""
 TAIL_S = 4.0
-PAUSE_MIN_S, PAUSE_MAX_S = 3.0, 34.0
+PAUSE_MAX_S = 34.0
 """From one fault to the next. The longest leaves the rate its 30 s to recover, so that a long run judges every fault."""
 FAULTS_PER_RUN = 100
 """A long run has at least this many faults; a short one has as many as its pauses allow."""

@@ -79,7 +79,7 @@ def stop_node(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.processes.signal(name, signal.SIGSTOP)
     try:
         yield name
-        time.sleep(environment.lease_s)
+        time.sleep(environment.options.lease_s)
         environment.hold(draw.uniform(1, 3))
     finally:
         environment.processes.signal(name, signal.SIGCONT)

@@ -46,7 +46,7 @@ def blackhole(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.proxy.swallow()
     try:
         yield "all connections, then cut" if is_lost else "all connections"
-        time.sleep(environment.lease_s)
+        time.sleep(environment.options.lease_s)
         environment.hold(draw.uniform(0.5, 3))
     finally:
         if is_lost:

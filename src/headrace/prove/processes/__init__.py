@@ -58,7 +58,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dsn: str
     folder: str
-    """Where its history goes."""
+    """The folder of its history."""
     seed: int
     number: int = 1
     """1 for the first start of this name, 2 for the next, and so on."""
@@ -185,7 +185,7 @@ class ManagedProcess:
     process: subprocess.Popen[bytes] | None = None
     may_be_killed: bool = False
     log_start: int = 0
-    """Where the present process begins in the log file of its name."""
+    """The present process begins here in the log file of its name."""
 
 
 class Processes:

@@ -339,10 +339,10 @@ def _send(config: ProcessConfig, history: History) -> None:
             assert row is not None
             for id_ in ids:
                 conn.execute(
-                    query("prove/send_later"), {"action": LATER, "id": id_, "unique_key": unique_key, "delay_s": DELAY_S}
+                    query("prove/send_action"), {"action": LATER, "id": id_, "unique_key": unique_key, "delay_s": DELAY_S}
                 )
             ended_at = now()
-            conn.execute(query("prove/send_mend"), {"action": MEND, "id": mended})
+            conn.execute(query("prove/send_action"), {"action": MEND, "id": mended, "unique_key": None, "delay_s": 0.0})
             history.write(SentAction(at=ended_at, action=MEND, ids=(mended,)))
             if ended_at < row[0] + DELAY_S / 2:
                 history.write(SentAction(at=ended_at, action=LATER, ids=ids, not_before=row[0] + DELAY_S))

@@ -163,8 +163,8 @@ def _class(kind: str) -> type[RelayTarget]:
     if kind not in _CLASSES:
         raise Invalid(f"there is no relay {kind}; known: {', '.join(RELAY_KINDS)}")
     module, name = _CLASSES[kind]
-    found: type[RelayTarget] = getattr(import_module(f"headrace.prove.relay_targets.{module}"), name)
-    return found
+    target_class: type[RelayTarget] = getattr(import_module(f"headrace.prove.relay_targets.{module}"), name)
+    return target_class
 
 
 def check_relay_kinds(kinds: Sequence[str]) -> None:

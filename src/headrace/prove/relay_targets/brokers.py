@@ -115,7 +115,7 @@ class RedisTarget(ServerProcess):
 
 
 KAFKA_PARTITIONS = 4
-"""Of a topic that the mock cluster creates when it is first used."""
+"""The mock cluster creates a topic with so many partitions when it is first used."""
 
 
 class KafkaTarget(RelayTarget):

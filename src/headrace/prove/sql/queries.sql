@@ -171,20 +171,19 @@ select not exists (select from headrace_internal.correlator c where c.status = '
 
 -- name: known_identifiers
 -- Columns and values of a namespace that a stranger could guess or have seen: names, ids, and some ids of events and actions.
+with topic as (
+    select t.topic_id, t.topic from headrace_internal.topic t where t.namespace = %(namespace)s
+), consumer as (
+    select c.consumer_id, c.consumer from headrace_internal.consumer c join topic t on t.topic_id = c.topic_id
+)
 select i.name, v.value
 from (values
-    ('topic_id', array(select t.topic_id::text from headrace_internal.topic t where t.namespace = %(namespace)s)),
-    ('topic', array(select t.topic from headrace_internal.topic t where t.namespace = %(namespace)s)),
-    ('consumer_id', array(
-        select c.consumer_id::text from headrace_internal.consumer c
-        join headrace_internal.topic t on t.topic_id = c.topic_id where t.namespace = %(namespace)s)),
-    ('consumer', array(
-        select c.consumer from headrace_internal.consumer c
-        join headrace_internal.topic t on t.topic_id = c.topic_id where t.namespace = %(namespace)s)),
+    ('topic_id', array(select t.topic_id::text from topic t)),
+    ('topic', array(select t.topic from topic t)),
+    ('consumer_id', array(select c.consumer_id::text from consumer c)),
+    ('consumer', array(select c.consumer from consumer c)),
     ('dead_letter_id', array(
-        select d.dead_letter_id::text from headrace_internal.dead_letter d
-        join headrace_internal.consumer c on c.consumer_id = d.consumer_id
-        join headrace_internal.topic t on t.topic_id = c.topic_id where t.namespace = %(namespace)s limit 20)),
+        select d.dead_letter_id::text from headrace_internal.dead_letter d join consumer c on c.consumer_id = d.consumer_id limit 20)),
     ('schedule_id', array(select s.schedule_id::text from headrace_internal.schedule s where s.namespace = %(namespace)s)),
     ('schedule', array(select s.schedule from headrace_internal.schedule s where s.namespace = %(namespace)s)),
     ('rule', array(select r.rule from headrace_internal.rule r where r.namespace = %(namespace)s)),
@@ -194,9 +193,7 @@ from (values
     ('hook', array(select h.hook from headrace_internal.hook h where h.namespace = %(namespace)s)),
     ('erasure_id', array(select e.erasure_id::text from headrace_internal.erasure e where e.namespace = %(namespace)s limit 20)),
     ('node_id', array(select n.node_id::text from headrace_internal.node n where n.namespace = %(namespace)s limit 20)),
-    ('event_id', array(
-        select l.event_id::text from headrace_internal.log l
-        join headrace_internal.topic t on t.topic_id = l.topic_id where t.namespace = %(namespace)s limit 20)),
+    ('event_id', array(select l.event_id::text from headrace_internal.log l join topic t on t.topic_id = l.topic_id limit 20)),
     ('action_id', array(select a.action_id::text from headrace_internal.attempt a where a.namespace = %(namespace)s limit 20))
 ) i (name, found)
 cross join lateral unnest(i.found) with ordinality v (value, place)
@@ -269,13 +266,9 @@ cross join (
     select coalesce(sum(l.lag_events), 0) as lag from headrace.consumer_lag l where l.consumer = 'ledger'
 ) ledger;
 
--- name: send_later
--- Sends an action with a delay and a unique key.
+-- name: send_action
+-- Sends an action, with a delay and a unique key if they are not null.
 select headrace.send_action(%(action)s, p_id => %(id)s, p_unique_key => %(unique_key)s, p_delay => make_interval(secs => %(delay_s)s));
-
--- name: send_mend
--- Sends an action that fails until it was redriven.
-select headrace.send_action(%(action)s, p_id => %(id)s);
 
 -- name: set_pause
 -- Makes the handlers of an action slow.

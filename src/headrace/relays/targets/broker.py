@@ -167,7 +167,7 @@ class BrokerTarget(ABC, Generic[Client]):
     @property
     @abstractmethod
     def _destination(self) -> str:
-        """Where it delivers to, for messages; without secrets."""
+        """The address it delivers to, for messages; it contains no secrets."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._relay!r}, {self._destination})"

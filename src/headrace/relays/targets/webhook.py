@@ -37,7 +37,7 @@ _INTERNET: Final = IPv6Network("2000::/3")
 # Addresses that carry an IPv4 address inside: a gateway would translate them. And examples.
 _NOT_PUBLIC: Final = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("3fff::/20"))
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)
-"""Before the IPv4 address in the lower half of an address."""
+"""These come before the IPv4 address in the lower half of an address."""
 _RELAYS_OF_6TO4: Final = IPv4Network("192.88.99.0/24")
 BODY_BYTES_MAX: Final = 2_097_152
 RESPONSE_BYTES_MAX: Final = 65_536
@@ -56,7 +56,7 @@ _SCHEMES: Final = ("http", "https")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _OWN_HEADERS: Final = re.compile(r"(?i)host|content-length|transfer-encoding|connection|upgrade|webhook-.*")
 DELIVERY_S: Final = 40.0
-"""By then the last request of a delivery has ended."""
+"""The last request of a delivery ends within this time."""
 
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -127,10 +127,10 @@ class Outcome:
     """What became of the messages of one delivery."""
 
     ends_at: float
-    """By the monotonic clock: nothing is sent later."""
+    """Nothing is sent after this time of the monotonic clock."""
     delivered: list[int] = field(default_factory=list)
     errors: dict[int, DeliveryError] = field(default_factory=dict)
-    """By position."""
+    """The errors by position."""
 
     @property
     def is_halted(self) -> bool:

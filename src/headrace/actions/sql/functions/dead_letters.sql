@@ -36,21 +36,9 @@ begin
 end
 $$;
 
--- Dead letters counted by action, reason and error group, the most frequent first.
--- Calls: action_dead_letters.
-create or replace function headrace.group_dead_letters(p_namespace text default null)
-returns table (action text, reason text, error_group text, dead bigint, first_at timestamptz, last_at timestamptz, example_id bigint)
-language sql stable set search_path = pg_catalog, pg_temp
-as $$
-    select d.action, d.reason, d.error_group, count(*), min(d.buried_at), max(d.buried_at), max(d.dead_letter_id)
-    from headrace.action_dead_letters(p_namespace => p_namespace) d
-    group by d.action, d.reason, d.error_group
-    order by count(*) desc, d.action, d.error_group
-$$;
-
 -- Returns the open dead letters of a namespace, counted by what they have in common: of actions the name, of events topic and consumer; reason
 -- and error group. Of each group up to p_counted letters are counted, fewer if there are many groups; `is_more` says that there are
--- more. At most p_groups groups of each kind are returned. So a call costs the same however many dead letters there are.
+-- more, and the example is the newest. At most p_groups groups of each kind are returned. So a call costs the same however many dead letters there are.
 -- The groups are found one after the other: each is the first in the index after the one before.
 -- Locks nothing. Indexes: q_<queue>_group, dead_letter_group.
 -- Calls: dead_letter_group, dead_letter_queue, queue_of, error_group.
@@ -61,7 +49,7 @@ create or replace function headrace.count_dead_letters(
     p_caller    headrace_internal.caller default current_user
 ) returns table (
     kind text, source text, name text, reason text, error_group text, dead bigint, marked bigint, is_more boolean, first_at timestamptz,
-    last_at timestamptz)
+    last_at timestamptz, example_id text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -89,7 +77,7 @@ begin
             select least($2, greatest(100, $3 / greatest(count(*), 1))) as letters from chosen
         )
         select 'action', 'queue', nullif(g.parts[1], ''), g.parts[2], nullif(g.parts[3], ''), least(c.letters, b.letters), 0::bigint,
-            c.letters > b.letters, f.buried_at, l.buried_at
+            c.letters > b.letters, f.buried_at, l.buried_at, l.msg_id::text
         from chosen g
         cross join bound b
         cross join lateral (
@@ -100,7 +88,7 @@ begin
             where headrace_internal.dead_letter_group(d.message) = g.parts
             order by headrace_internal.dead_letter_group(d.message), d.msg_id limit 1) f
         cross join lateral (
-            select (d.message ->> 'buried_at')::timestamptz as buried_at from pgmq.%1$I d
+            select (d.message ->> 'buried_at')::timestamptz as buried_at, d.msg_id from pgmq.%1$I d
             where headrace_internal.dead_letter_group(d.message) = g.parts
             order by headrace_internal.dead_letter_group(d.message) desc, d.msg_id desc limit 1) l
         $sql$, 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))
@@ -129,7 +117,7 @@ begin
         select least(p_counted, greatest(100, v_total / greatest(count(*), 1))) as letters from chosen
     )
     select 'event', g.source, null, g.reason, nullif(g.error_group, ''), least(c.dead, b.letters), c.marked, c.letters > b.letters,
-        f.buried_at, l.buried_at
+        f.buried_at, l.buried_at, g.source || '/' || l.position
     from chosen g
     cross join bound b
     cross join lateral (
@@ -145,7 +133,7 @@ begin
             and coalesce(headrace_internal.error_group(d.error), '') = g.error_group
         order by d.reason, coalesce(headrace_internal.error_group(d.error), ''), d.position limit 1) f
     cross join lateral (
-        select d.buried_at from headrace_internal.dead_letter d
+        select d.buried_at, d.position from headrace_internal.dead_letter d
         where d.consumer_id = g.consumer_id and d.state in ('dead', 'behind', 'redrive') and d.reason = g.reason
             and coalesce(headrace_internal.error_group(d.error), '') = g.error_group
         order by d.reason desc, coalesce(headrace_internal.error_group(d.error), '') desc, d.position desc limit 1) l;

@@ -61,7 +61,7 @@ $$;
 -- {"action": the original envelope, "reason", "error", "traceback", "attempts", "buried_at", "msg_id", "enqueued_at", "node_id"}.
 -- Reasons: 'failed' (no attempts left), 'buried' (its handler asked for it), 'lost' (every node that claimed it died or hung), 'no_handler', 'unreadable'.
 -- Locks: the rows. Index: q_<queue>_pkey.
--- Calls: queue_of, dead_letter_queue, uuid_or_null.
+-- Calls: queue_of, dead_letter_queue, record_results.
 create or replace function headrace.bury_actions(
     p_msg_ids bigint[], p_reason text, p_error text, p_traceback text default null, p_node_id uuid default null,
     p_namespace text default null,
@@ -73,25 +73,22 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
     v_queue     text := headrace_internal.queue_of(v_namespace);
     v_letters   jsonb[];
+    v_messages  jsonb[];
+    v_attempts  integer[];
 begin
     execute format($sql$
         with gone as (delete from pgmq.%I q where q.msg_id = any ($1) returning q.msg_id, q.read_ct, q.enqueued_at, q.message)
         select array_agg(jsonb_build_object('action', g.message, 'reason', $2, 'error', $3, 'traceback', $4,
             'attempts', g.read_ct, 'buried_at', headrace.clock(), 'msg_id', g.msg_id, 'enqueued_at', g.enqueued_at, 'node_id', $5)
-            order by g.msg_id)
+            order by g.msg_id), array_agg(g.message order by g.msg_id), array_agg(g.read_ct order by g.msg_id)
         from gone g
         $sql$, 'q_' || v_queue)
-    into v_letters using p_msg_ids, p_reason, left(p_error, 2000), left(p_traceback, 20000), p_node_id;
+    into v_letters, v_messages, v_attempts using p_msg_ids, p_reason, left(p_error, 2000), left(p_traceback, 20000), p_node_id;
     if v_letters is null then
         return 0;
     end if;
-    perform pgmq.send_batch(headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)), v_letters, null::jsonb[], headrace.clock());
-    insert into headrace_internal.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome, event_id)
-    select headrace.clock(), headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id'), p_node_id, (l.letter ->> 'attempts')::integer,
-        v_namespace, l.letter -> 'action' ->> 'action', 'dead',
-        left(l.letter -> 'action' -> 'cause' ->> 'event_id', 36)
-    from unnest(v_letters) l (letter)
-    where headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id') is not null and l.letter -> 'action' ->> 'action' is not null;
+    perform pgmq.send_batch(headrace_internal.dead_letter_queue(v_queue), v_letters, null::jsonb[], headrace.clock());
+    perform headrace_internal.record_results(v_namespace, 'dead', v_messages, v_attempts, p_node_id);
     return cardinality(v_letters);
 end
 $$;
@@ -164,7 +161,7 @@ $$;
 -- 'discard'; or p_after_s, the pause before the next attempt. Null: the lease had ended, and another node decides. Call it after the handler's transaction was rolled
 -- back.
 -- Locks: the row. Index: q_<queue>_pkey.
--- Calls: queue_of, bury_actions.
+-- Calls: queue_of, bury_actions, record_results.
 create or replace function headrace.fail_action(
     p_msg_id        bigint,
     p_attempt       integer,
@@ -213,9 +210,7 @@ begin
             p_node_id, v_namespace);
     elsif v_follows = 'discarded' then
         execute format('delete from pgmq.%I q where q.msg_id = $1', 'q_' || headrace_internal.queue_of(v_namespace)) using p_msg_id;
-        insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome, event_id)
-        values (headrace.clock(), (v_message ->> 'id')::uuid, p_node_id, p_duration_s, p_attempt, v_namespace, v_message ->> 'action',
-            'discarded', left(v_message -> 'cause' ->> 'event_id', 36));
+        perform headrace_internal.record_results(v_namespace, 'discarded', array[v_message], array[p_attempt], p_node_id, p_duration_s);
     end if;
     return v_follows;
 end

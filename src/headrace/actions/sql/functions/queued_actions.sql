@@ -5,10 +5,20 @@ as $$
     select case when p_text ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then p_text::uuid end
 $$;
 
--- Returns the state of an action in the queue: 'due', 'in-flight' (a node holds it), 'retrying' (it failed and waits for its next attempt),
--- 'delayed', or 'held' (by a pause). A failed attempt records the time of the next one, which is then the due time of the action; a
--- claim moves the due time. An id is chosen by the sender: it means an action only together with its namespace. Index: attempt_action.
+-- Is the action with an id waiting for its next attempt at this time? A failed attempt records the time of the next one, which is then the
+-- due time of the action; a claim moves the due time. An id is chosen by the sender: it means an action only together with its namespace.
+-- Index: attempt_action.
 -- Calls: uuid_or_null.
+create or replace function headrace_internal.is_retrying(p_namespace text, p_due_at timestamptz, p_action_id text) returns boolean
+language sql stable
+as $$
+    select exists (select from headrace_internal.attempt a
+        where a.namespace = p_namespace and a.action_id = headrace_internal.uuid_or_null(p_action_id) and a.retry_at = p_due_at)
+$$;
+
+-- Returns the state of an action in the queue: 'due', 'in-flight' (a node holds it), 'retrying' (it failed and waits for its next attempt),
+-- 'delayed', or 'held' (by a pause). Inlined: most rows are decided without a call, which is for those that were claimed.
+-- Calls: is_retrying.
 create or replace function headrace_internal.action_state(
     p_namespace text, p_due_at timestamptz, p_attempts integer, p_action_id text
 ) returns text
@@ -17,8 +27,7 @@ as $$
     select case when p_due_at <= headrace.clock() then 'due'
         when p_due_at > headrace.clock() + interval '25 years' then 'held'
         when p_attempts = 0 then 'delayed'
-        when exists (select from headrace_internal.attempt a
-            where a.namespace = p_namespace and a.action_id = headrace_internal.uuid_or_null(p_action_id) and a.retry_at = p_due_at) then 'retrying'
+        when headrace_internal.is_retrying(p_namespace, p_due_at, p_action_id) then 'retrying'
         else 'in-flight' end
 $$;
 
@@ -45,12 +54,9 @@ begin
             count(*) filter (where s.state = 'retrying'), count(*) filter (where s.state = 'held'),
             exists (select from headrace_internal.pause p where p.namespace = $1 and p.kind = 'queue')
         from pgmq.%I q
+        -- "offset 0": the state is computed once.
         cross join lateral (
-            -- Most rows are decided here; the function is for those that were claimed.
-            select case when q.vt <= headrace.clock() then 'due'
-                when q.vt > headrace.clock() + interval '25 years' then 'held'
-                when q.read_ct = 0 then 'delayed'
-                else headrace_internal.action_state($1, q.vt, q.read_ct, q.message ->> 'id') end) s (state)
+            select headrace_internal.action_state($1, q.vt, q.read_ct, q.message ->> 'id') offset 0) s (state)
         $sql$, 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)),
         'q_' || headrace_internal.queue_of(v_namespace))
     using v_namespace, format('pgmq.%I', 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))::regclass;
@@ -95,23 +101,18 @@ begin
         case when p_ids is not null then 'q.message ->> ''id'' = any ($5::text[])' end,
         case when p_state is not null then 's.state = $3' end);
     return query execute format($sql$
-        select q.msg_id, headrace_internal.uuid_or_null(q.message ->> 'id'), q.message ->> 'action', q.message ->> 'key', s.state,
+        select q.msg_id, headrace_internal.uuid_or_null(q.message ->> 'id'), q.message ->> 'action', q.message ->> 'key', q.state,
             case when jsonb_typeof(q.message -> 'priority') = 'number' then trunc((q.message ->> 'priority')::numeric)::integer else 0 end,
-            q.read_ct, a.attempts_max, q.enqueued_at, case when s.state <> 'held' then q.vt end, a.error, a.failed_at,
+            q.read_ct, a.attempts_max, q.enqueued_at, case when q.state <> 'held' then q.vt end, a.error, a.failed_at,
             q.message ->> 'producer', q.message -> 'cause', q.message ->> 'unique_key', q.message -> 'payload'
         from (
             select q.msg_id, q.message, q.read_ct, q.enqueued_at, q.vt, s.state from pgmq.%I q
             cross join lateral (
-                -- Most rows are decided here; the function is for those that were claimed.
-                select case when q.vt <= headrace.clock() then 'due'
-                    when q.vt > headrace.clock() + interval '25 years' then 'held'
-                    when q.read_ct = 0 then 'delayed'
-                    else headrace_internal.action_state($7, q.vt, q.read_ct, q.message ->> 'id') end) s (state)
+                select headrace_internal.action_state($7, q.vt, q.read_ct, q.message ->> 'id') offset 0) s (state)
             where %s
             order by q.msg_id
             limit $6
         ) q
-        cross join lateral (select q.state) s (state)
         left join lateral (
             select a.attempts_max, a.error, a.failed_at from headrace_internal.attempt a
             where a.namespace = $7 and a.action_id = headrace_internal.uuid_or_null(q.message ->> 'id') order by a.failed_at desc limit 1
@@ -120,6 +121,21 @@ begin
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace), v_where)
     using p_action, p_key, p_state, p_older_than, p_ids, p_limit, v_namespace;
 end
+$$;
+
+-- Records how actions ended that have left the queue: their messages and attempts. Messages of other programs that are no actions have no
+-- result.
+-- Calls: uuid_or_null.
+create or replace function headrace_internal.record_results(
+    p_namespace text, p_outcome text, p_messages jsonb[], p_attempts integer[], p_node_id uuid default null, p_duration_s real default null
+) returns void
+language sql volatile
+as $$
+    insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome, event_id)
+    select headrace.clock(), headrace_internal.uuid_or_null(m.message ->> 'id'), p_node_id, p_duration_s, m.attempts, p_namespace,
+        m.message ->> 'action', p_outcome, left(m.message -> 'cause' ->> 'event_id', 36)
+    from unnest(p_messages, p_attempts) m (message, attempts)
+    where headrace_internal.uuid_or_null(m.message ->> 'id') is not null and m.message ->> 'action' is not null
 $$;
 
 -- Returns the message ids of the actions that an operator has chosen; raises HR300 if nothing was chosen.
@@ -142,7 +158,7 @@ $$;
 -- Removes actions from the queue and records them as 'cancelled'; by id, or by name, key and state. Returns how many. An action in
 -- flight stays, unless p_in_flight: then its handler's ack fails (HR206), and the handler's effects are rolled back.
 -- Locks: the rows; it waits for an ack in progress. Index: q_<queue>_pkey.
--- Calls: action_state, queue_of, selected_actions, uuid_or_null.
+-- Calls: action_state, queue_of, selected_actions, record_results.
 create or replace function headrace.cancel_actions(
     p_ids       uuid[] default null,
     p_action    text default null,
@@ -157,6 +173,7 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
     v_messages  jsonb[];
+    v_attempts  integer[];
 begin
     -- The state is checked again for the row as it is when it is locked: a node may have claimed it meanwhile.
     execute format($sql$
@@ -164,17 +181,13 @@ begin
             delete from pgmq.%I q
             where q.msg_id = any ($1) and ($2 or headrace_internal.action_state($3, q.vt, q.read_ct, q.message ->> 'id') <> 'in-flight')
             returning q.message, q.read_ct)
-        select array_agg(g.message || jsonb_build_object('attempts', g.read_ct)) from gone g
+        select array_agg(g.message), array_agg(g.read_ct) from gone g
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
-    into v_messages using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace), p_in_flight, v_namespace;
+    into v_messages, v_attempts using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace), p_in_flight, v_namespace;
     if v_messages is null then
         return 0;
     end if;
-    insert into headrace_internal.action_result (ended_at, action_id, attempts, namespace, action, outcome, event_id)
-    select headrace.clock(), headrace_internal.uuid_or_null(m.message ->> 'id'), (m.message ->> 'attempts')::integer, v_namespace,
-        m.message ->> 'action', 'cancelled', left(m.message -> 'cause' ->> 'event_id', 36)
-    from unnest(v_messages) m (message)
-    where headrace_internal.uuid_or_null(m.message ->> 'id') is not null and m.message ->> 'action' is not null;
+    perform headrace_internal.record_results(v_namespace, 'cancelled', v_messages, v_attempts);
     -- What was cancelled does not keep a new one with its unique key away.
     delete from headrace_internal.unique_action u
     using unnest(v_messages) m (message)

@@ -13,7 +13,7 @@ as $$
         ('consume', '{log_head,log_clock,read_log,find_event,is_archived,archived_from,
             create_consumer,drop_consumer,due_consumers,claim,claim_events,advance,advance_partitions,fail,release_claims,hold_back,claim_redrive,redriven_event,end_redrive,redrive,discard,edit_dead_event,skip_event,seek,
             seek_position,resume,schedule_id,next_ticks,readable_rules,readable_correlators,readable_relays,readable_schedules,report_relay,queue_state,metrics,cursor_lag,evaluate,unmatched_reason,pause,queued_actions,
-            action_dead_letters,group_dead_letters,count_dead_letters,read_dead_letters,error_group,register_node,register_consumers,deregister_node,heartbeat}'),
+            action_dead_letters,count_dead_letters,read_dead_letters,error_group,register_node,register_consumers,deregister_node,heartbeat}'),
         ('work', '{claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
             extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,set_queue_asleep,queue_is_empty,edit_dead_letter,
             redrive_actions,discard_actions,cancel_actions,run_actions_now,set_action_priority,forget_nodes}'),
@@ -43,7 +43,7 @@ as $$
         -- Inserts nothing for a role that may not insert into the outbox itself.
         ('publish', 'insert', '{direct_event}'),
         ('consume', 'select', '{log,archive,consumer,cursor,event_dead_letter,schedule,schedule_due,schedule_tick,rule,rule_version,firing,
-            correlator,correlator_version,correlator_table,correlator_instance,correlation,node,action_result,attempt,pipeline,
+            correlator,correlator_version,correlator_table,correlator_instance,correlation,action_result,attempt,pipeline,
             pipeline_batch,consumer_lag,dead_letter,rule_state,event_history,event_unmatched,correlator_state,correlation_history,
             node_state,pipeline_state,stream,stream_output,failure,pause,relay,relay_version,relay_state}'),
         ('admin', 'select', '{access_token,hook,erasure}'),

@@ -1,17 +1,30 @@
--- Returns the statement that reads the newest position of a table of the log and, with p_position, the time of the event after that in seconds
--- since 1970; for p_prepare as a call of what headrace_internal.prepare_head has prepared.
+-- Reads the newest position of a table of the log and, with p_position, the time of the event after that in seconds since 1970.
 -- p_known: a position that the head had before, or null. With it a scan backwards reads only the entries since then, instead of a
--- whole page of the index. Index: log_position, backwards.
-create or replace function headrace_internal.head_call(p_table regclass, p_known bigint, p_position bigint, p_prepare boolean) returns text
-language sql stable
+-- whole page of the index. For p_prepare see headrace_internal.metrics_of_log. Index: log_position, backwards.
+create or replace function headrace_internal.look_up_log(
+    p_table regclass, p_known bigint, p_position bigint, p_prepare boolean, out head bigint, out next_s double precision
+)
+language plpgsql volatile
 as $$
-    select case
-        when p_prepare and p_position is null then 'execute headrace_metrics_head_' || p_table::oid || '(' || coalesce(p_known, 0) || ')'
-        when p_prepare then 'execute headrace_metrics_next_' || p_table::oid || '(' || coalesce(p_known, 0) || ',' || p_position + 1 || ')'
-        else format('select (select l.position from %1$s l where l.position >= %2$s order by l.position desc limit 1), '
-            '(select date_part(''epoch'', l.appended_at) from %1$s l where l.position = %3$s)',
-            p_table, coalesce(p_known, 0), coalesce((p_position + 1)::text, 'null'))
-    end
+declare
+    v_query constant text := 'select (select l.position from %1$s l where l.position >= $1 order by l.position desc limit 1), '
+        '(select date_part(''epoch'', l.appended_at) from %1$s l where l.position = $2)';
+    v_call  text;
+begin
+    if not p_prepare then
+        execute format(v_query, p_table) into head, next_s using coalesce(p_known, 0), p_position + 1;
+        return;
+    end if;
+    v_call := 'execute headrace_metrics_log_' || p_table::oid || '(' || coalesce(p_known, 0) || ',' || coalesce((p_position + 1)::text, 'null') || ')';
+    begin
+        execute v_call into head, next_s;
+    exception
+        -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
+        when invalid_sql_statement_name or syntax_error then
+            execute 'prepare headrace_metrics_log_' || p_table::oid || ' (bigint, bigint) as ' || format(v_query, p_table);
+            execute v_call into head, next_s;
+    end;
+end
 $$;
 
 -- What the caller of headrace.metrics remembers of a topic, as JSON text; see headrace_internal.metrics_of_log. Inlined.
@@ -22,50 +35,24 @@ as $$
     select '[' || coalesce('"' || p_version || '"', 'null') || ',' || coalesce(p_head::text, 'null') || ',{' || coalesce(p_times, '') || '}]'
 $$;
 
--- Prepares what headrace_internal.head_call calls, in this session: with the time of an event, or without.
-create or replace function headrace_internal.prepare_head(p_table regclass, p_with_time boolean) returns void
-language plpgsql volatile
-as $$
-begin
-    if p_with_time then
-        execute format('prepare headrace_metrics_next_%s (bigint, bigint) as '
-            'select (select l.position from %2$s l where l.position >= $1 order by l.position desc limit 1), '
-            '(select date_part(''epoch'', l.appended_at) from %2$s l where l.position = $2)', p_table::oid, p_table);
-    else
-        execute format('prepare headrace_metrics_head_%s (bigint) as '
-            'select l.position, null::double precision from %2$s l where l.position >= $1 order by l.position desc limit 1', p_table::oid, p_table);
-    end if;
-end
-$$;
-
--- Returns the time of the first event after a position in a topic's log; null if there is none. p_now: the time partition that is written now,
--- or null; if the next position is not there, by the topic's branch. For p_prepare see headrace_internal.metrics_of_log. Index: log_position.
-create or replace function headrace_internal.next_event_time(p_topic_id integer, p_now regclass, p_position bigint, p_prepare boolean)
-returns timestamptz
+-- Returns the time of the first event after a position in a topic's log, in seconds since 1970; null if there is none. p_now: the time
+-- partition that is written now, or null; if the next position is not there, by the topic's branch. Index: log_position.
+-- Calls: look_up_log.
+create or replace function headrace_internal.next_event_s(p_topic_id integer, p_now regclass, p_position bigint, p_prepare boolean)
+returns double precision
 language plpgsql volatile
 as $$
 declare
-    v_query text := format('select l.appended_at from %s l where l.position = ', p_now);
-    v_call  text := format('execute headrace_metrics_time_%s (%s)', p_now::oid, p_position + 1);
-    v_time  timestamptz;
+    v_next_s double precision;
 begin
-    if p_now is not null and not p_prepare then
-        execute v_query || (p_position + 1) into v_time;
-    elsif p_now is not null then
-        begin
-            execute v_call into v_time;
-        exception
-            -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
-            when invalid_sql_statement_name or syntax_error then
-                execute format('prepare headrace_metrics_time_%s (bigint) as %s $1', p_now::oid, v_query);
-                execute v_call into v_time;
-        end;
+    if p_now is not null then
+        select r.next_s into v_next_s from headrace_internal.look_up_log(p_now, p_position + 1, p_position, p_prepare) r;
     end if;
-    if v_time is null then
-        execute format('select l.appended_at from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
-            'log_' || p_topic_id) into v_time using p_position;
+    if v_next_s is null then
+        execute format('select date_part(''epoch'', l.appended_at) from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
+            'log_' || p_topic_id) into v_next_s using p_position;
     end if;
-    return v_time;
+    return v_next_s;
 end
 $$;
 
@@ -118,7 +105,7 @@ $$;
 -- table, because autovacuum voids every plan with its table: a plan over 100 topics would be made anew all the time, 35 ms (measured).
 -- Times are numbers and JSON is concatenated: intervals, timestamps and functions such as jsonb_build_array cost as much as a look-up.
 -- Index: log_position.
--- Calls: known_head, current_log_partition, head_call, prepare_head, log_head, partition_lag, next_event_time.
+-- Calls: known_head, current_log_partition, look_up_log, log_head, partition_lag, next_event_s.
 create or replace function headrace_internal.metrics_of_log(p_namespaces text[], p_known jsonb, p_prepare boolean)
 returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
@@ -142,7 +129,6 @@ declare
     v_is_known boolean;
     v_was_late boolean;
     v_now      regclass;
-    v_call     text;
     v_head     bigint;
     v_first    bigint;
     v_next_s   double precision;
@@ -195,15 +181,8 @@ begin
                 v_first := case when v_was_late then v_consumer.position end;
                 v_head := null;
                 if v_now is not null then
-                    v_call := headrace_internal.head_call(v_now, (v_known ->> 1)::bigint, v_first, p_prepare);
-                    begin
-                        execute v_call into v_head, v_next_s;
-                    exception
-                        -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
-                        when invalid_sql_statement_name or syntax_error then
-                            perform headrace_internal.prepare_head(v_now, v_was_late);
-                            execute v_call into v_head, v_next_s;
-                    end;
+                    select r.head, r.next_s into v_head, v_next_s
+                    from headrace_internal.look_up_log(v_now, (v_known ->> 1)::bigint, v_first, p_prepare) r;
                 end if;
                 if v_head is null then
                     select h.position into v_head from headrace.log_head(v_topic_id) h;
@@ -228,8 +207,7 @@ begin
                 from headrace_internal.partition_lag(v_consumer.consumer_id, v_topic_id, v_now, v_head, v_consumer.partitions) p;
             else
                 if v_oldest_s is null then
-                    v_oldest_s := date_part('epoch',
-                        headrace_internal.next_event_time(v_topic_id, v_now, v_consumer.position, p_prepare));
+                    v_oldest_s := headrace_internal.next_event_s(v_topic_id, v_now, v_consumer.position, p_prepare);
                 end if;
                 v_times := coalesce(v_times || ',', '') || '"' || v_consumer.position || '":' || coalesce(v_oldest_s::text, 'null');
             end if;
@@ -241,7 +219,7 @@ begin
         -- In the topic's own time: if that is the events', it stands still at the newest one.
         v_until_s := v_clock_s;
         if value > 0 and v_consumer.clock <> 'server' then
-            v_until_s := date_part('epoch', headrace_internal.next_event_time(v_topic_id, v_now, v_head - 1, p_prepare));
+            v_until_s := headrace_internal.next_event_s(v_topic_id, v_now, v_head - 1, p_prepare);
         end if;
         value := case when value > 0 and v_oldest_s < v_until_s then v_until_s - v_oldest_s else 0 end;
         return next;

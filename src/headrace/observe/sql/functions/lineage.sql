@@ -1,45 +1,10 @@
--- Returns the topics that have lineage, also dropped ones. Indexes: firing_position, correlation_position, correlation_timer, in steps
--- from one topic to the next, whatever the statistics say.
-create or replace function headrace_internal.lineage_topics() returns setof integer
-language plpgsql stable
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
-as $$
-begin
-    return query
-    with recursive fired as (
-        (select f.topic_id from headrace_internal.firing f order by f.topic_id limit 1)
-        union all
-        select n.topic_id from fired p
-        cross join lateral (
-            select f.topic_id from headrace_internal.firing f where f.topic_id > p.topic_id order by f.topic_id limit 1) n
-    ), pushed as (
-        (select f.topic_id from headrace_internal.correlation f where f.position is not null order by f.topic_id limit 1)
-        union all
-        select n.topic_id from pushed p
-        cross join lateral (
-            select f.topic_id from headrace_internal.correlation f
-            where f.position is not null and f.topic_id > p.topic_id order by f.topic_id limit 1) n
-    ), timed as (
-        (select f.topic_id from headrace_internal.correlation f where f.position is null order by f.topic_id limit 1)
-        union all
-        select n.topic_id from timed p
-        cross join lateral (
-            select f.topic_id from headrace_internal.correlation f
-            where f.position is null and f.topic_id > p.topic_id order by f.topic_id limit 1) n
-    )
-    select f.topic_id from fired f union select p.topic_id from pushed p union select t.topic_id from timed t;
-end
-$$;
-
--- Deletes the lineage of events that are gone. A firing or output is kept as long as its event, in the log or in the archive; that
+-- Deletes the lineage of events that are gone, also of dropped topics. Topics are found in steps from one to the next. A firing or output is kept as long as its event, in the log or in the archive; that
 -- of a timer, which has no position, as long as events of its time; that of a topic until the topic is dropped.
 -- In pieces of p_piece rows, oldest first. Stops after the first piece that ends later than p_time_max; the next call continues.
 -- Returns the number of rows. That an event fires once does not depend on these rows: no cursor returns to a dropped position.
 -- Locks: the rows, skip locked: another node deletes them. Indexes: firing_position, correlation_position, correlation_timer,
 -- whatever the statistics say.
--- Calls: lineage_topics, archived_from, time_partitions.
+-- Calls: archived_from, time_partitions.
 create or replace function headrace_internal.forget_lineage(
     p_piece integer default 10000, p_time_max interval default '1 second'
 ) returns bigint
@@ -58,14 +23,30 @@ declare
     v_forgotten bigint := 0;
 begin
     for v_topic in
+        with recursive lineage (topic_id) as (
+            select -1
+            union all
+            select n.topic_id
+            from lineage p
+            cross join lateral (
+                select min(m.topic_id) as topic_id from (
+                    (select f.topic_id from headrace_internal.firing f where f.topic_id > p.topic_id order by f.topic_id limit 1)
+                    union all
+                    (select c.topic_id from headrace_internal.correlation c
+                    where c.position is not null and c.topic_id > p.topic_id order by c.topic_id limit 1)
+                    union all
+                    (select c.topic_id from headrace_internal.correlation c
+                    where c.position is null and c.topic_id > p.topic_id order by c.topic_id limit 1)) m) n
+            where n.topic_id is not null
+        )
         select l.topic_id, t.topic_id is null as gone, coalesce(a.first_position, t.dropped_to + 1, 9223372036854775807) as first_position,
             case when t.topic_id is null then 'infinity' else coalesce(a.first_at, p.first_at) end as first_at
-        from headrace_internal.lineage_topics() l (topic_id)
+        from lineage l
         left join headrace_internal.topic t on t.topic_id = l.topic_id
         left join headrace_internal.archive a
             on a.topic_id = t.topic_id and a.first_position = headrace.archived_from(t.topic_id, t.dropped_to)
         left join lateral (select min(p.from_at) as first_at from headrace.time_partitions(t.topic_id) p) p on t.dropped_to > 0
-        where t.topic_id is null or t.dropped_to > 0
+        where l.topic_id >= 0 and (t.topic_id is null or t.dropped_to > 0)
         -- In random order, so that no topic is always last when one call cannot do all.
         order by random()
     loop

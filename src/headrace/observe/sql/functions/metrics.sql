@@ -1,18 +1,3 @@
--- Metric headrace_log_bytes: the size of each topic's log on disk, with indexes. About 70 µs of CPU per time partition (measured): every
--- file is asked for its size. Empty time partitions, such as those of coming months, are left out.
-create or replace function headrace_internal.metrics_of_log_bytes(p_namespaces text[])
-returns table (metric text, labels text[], value double precision)
-language sql stable
-as $$
-    select 'headrace_log_bytes', array[t.namespace, t.topic],
-        coalesce(sum(case when pg_relation_size(i.inhrelid) > 0 then pg_total_relation_size(i.inhrelid) end), 0)::double precision
-    from headrace_internal.topic t
-    join pg_class c on c.relname = 'log_' || t.topic_id and c.relnamespace = 'headrace_internal'::regnamespace
-    left join pg_inherits i on i.inhparent = c.oid
-    where t.namespace = any (p_namespaces)
-    group by t.namespace, t.topic
-$$;
-
 -- Metric headrace_outbox_waiting: the events of each topic that are committed and not sequenced. Only topics with such events.
 -- Counted by an index up to 10 000 events together, shared by the topics that have some. Topics with more share what the statistics
 -- say that there is beyond that: an estimate, which is 0 after a crash of the server until the outbox is written again.
@@ -49,13 +34,40 @@ begin
 end
 $$;
 
--- Metrics of queues: headrace_action_queue, the actions of each namespace by state (due, in-flight, retrying, delayed, held; see
--- headrace_internal.action_state), and headrace_action_wait_seconds, how long the oldest due action has been due, 0 if none is.
--- Each state is counted up to 1 000 actions; of the actions that were claimed before, 1 000 are looked at. If more than 1 000 are due,
--- the rest of the queue counts as due, by the statistics of the table.
--- p_prepare: by a prepared statement of the session, which spares its planning; see headrace_internal.metrics_of_log.
--- Indexes: pgmq's on vt, q_<queue>_retried, attempt_action; whatever the statistics of this fast-changing table say.
--- Calls: queue_of, action_state.
+-- Returns the one value of a query; with p_prepare by a prepared statement of the session, which spares its planning: see
+-- headrace_internal.metrics_of_log.
+create or replace function headrace_internal.query_value(p_name text, p_query text, p_prepare boolean) returns jsonb
+language plpgsql volatile
+as $$
+declare
+    v_value jsonb;
+begin
+    if not p_prepare then
+        execute p_query into v_value;
+        return v_value;
+    end if;
+    begin
+        execute 'execute ' || p_name into v_value;
+    exception
+        -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
+        when invalid_sql_statement_name or syntax_error then
+            execute 'prepare ' || p_name || ' as ' || p_query;
+            execute 'execute ' || p_name into v_value;
+    end;
+    return v_value;
+end
+$$;
+
+-- Metrics of the queues of each namespace and of dead letters.
+-- headrace_action_queue: the actions by state (due, in-flight, retrying, delayed, held; see headrace_internal.action_state).
+-- headrace_action_wait_seconds: how long the oldest due action has been due, 0 if none is. Each state is counted up to 1 000 actions;
+-- of the actions that were claimed before, 1 000 are looked at. If more than 1 000 are due, the rest of the queue counts as due, by the
+-- statistics of the table.
+-- headrace_dead_letters: the open dead letters by kind and reason. The first 1 000 of each kind are counted by their reason. If there are
+-- more: of actions the number is scaled by what the statistics of the table say; of events it stays at 1 000.
+-- Indexes: pgmq's on vt, q_<queue>_retried, attempt_action, dead_letter_held, the primary key of the queue of dead letters; whatever the
+-- statistics of these fast-changing tables say.
+-- Calls: queue_of, action_state, dead_letter_queue, query_value.
 create or replace function headrace_internal.metrics_of_queues(p_namespaces text[], p_prepare boolean)
 returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
@@ -65,12 +77,14 @@ set jit = off
 as $$
 declare
     v_namespace text;
+    v_name      text;
     v_queue     regclass;
     v_query     text;
     v_states    jsonb;
 begin
     foreach v_namespace in array p_namespaces loop
-        v_queue := format('pgmq.%I', 'q_' || headrace_internal.queue_of(v_namespace))::regclass;
+        v_name := headrace_internal.queue_of(v_namespace);
+        v_queue := format('pgmq.%I', 'q_' || v_name)::regclass;
         v_query := format($sql$
             select jsonb_build_object(
                 'due', (select count(*) from (
@@ -93,18 +107,7 @@ begin
                             order by q.vt limit 1000) q
                         group by 1) s), '{}')
             $sql$, v_queue, v_namespace);
-        if p_prepare then
-            begin
-                execute 'execute headrace_metrics_queue_' || v_queue::oid into v_states;
-            exception
-                -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
-                when invalid_sql_statement_name or syntax_error then
-                    execute 'prepare headrace_metrics_queue_' || v_queue::oid || ' as ' || v_query;
-                    execute 'execute headrace_metrics_queue_' || v_queue::oid into v_states;
-            end;
-        else
-            execute v_query into v_states;
-        end if;
+        v_states := headrace_internal.query_value('headrace_metrics_queue_' || v_queue::oid, v_query, p_prepare);
         metric := 'headrace_action_wait_seconds';
         labels := array[v_namespace];
         value := (v_states ->> 'oldest')::double precision;
@@ -115,30 +118,7 @@ begin
                 select sum(s.value::bigint) from jsonb_each_text(v_states) s where s.key <> 'due')));
         end if;
         return query select 'headrace_action_queue', array[v_namespace, s.key], s.value::double precision from jsonb_each_text(v_states) s;
-    end loop;
-end
-$$;
-
--- Metric headrace_dead_letters: open dead letters of each namespace, by kind (action, event) and reason. The first 1 000 of each kind are
--- counted by their reason. If there are more: of actions the number is scaled by what the statistics of the table say; of events it
--- stays at 1 000.
--- p_prepare: by a prepared statement of the session, which spares its planning; see headrace_internal.metrics_of_log.
--- Indexes: dead_letter_held; the primary key of the queue of dead letters.
--- Calls: dead_letter_queue, queue_of.
-create or replace function headrace_internal.metrics_of_dead_letters(p_namespaces text[], p_prepare boolean)
-returns table (metric text, labels text[], value double precision)
-language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
-as $$
-declare
-    v_namespace text;
-    v_queue     regclass;
-    v_query     text;
-begin
-    foreach v_namespace in array p_namespaces loop
-        v_queue := format('pgmq.%I', 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))::regclass;
+        v_queue := format('pgmq.%I', 'q_' || headrace_internal.dead_letter_queue(v_name))::regclass;
         v_query := format($sql$
             with letters as (
                 select coalesce(left(d.message ->> 'reason', 100), '') as reason from (
@@ -146,23 +126,16 @@ begin
             ), total as (
                 select count(*) as letters from letters
             )
-            select 'headrace_dead_letters', array[%L, 'action', l.reason], (count(*)
-                * case when t.letters = 1000 then greatest(pg_stat_get_live_tuples(%s), 1000) / 1000.0 else 1 end)::double precision
-            from letters l cross join total t
-            group by l.reason, t.letters
-            $sql$, v_queue, v_namespace, v_queue::oid);
-        if p_prepare then
-            begin
-                return query execute 'execute headrace_metrics_letters_' || v_queue::oid;
-            exception
-                -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
-                when invalid_sql_statement_name or syntax_error then
-                    execute 'prepare headrace_metrics_letters_' || v_queue::oid || ' as ' || v_query;
-                    return query execute 'execute headrace_metrics_letters_' || v_queue::oid;
-            end;
-        else
-            return query execute v_query;
-        end if;
+            select coalesce(jsonb_object_agg(r.reason, r.letters), '{}')
+            from (
+                select l.reason, count(*)
+                    * case when t.letters = 1000 then greatest(pg_stat_get_live_tuples(%s), 1000) / 1000.0 else 1 end as letters
+                from letters l cross join total t
+                group by l.reason, t.letters) r
+            $sql$, v_queue, v_queue::oid);
+        return query
+        select 'headrace_dead_letters', array[v_namespace, 'action', l.key], l.value::double precision
+        from jsonb_each_text(headrace_internal.query_value('headrace_metrics_letters_' || v_queue::oid, v_query, p_prepare)) l;
         return query
         select 'headrace_dead_letters', array[v_namespace, 'event', left(d.reason, 100)], count(*)::double precision
         from (
@@ -222,19 +195,6 @@ begin
 end
 $$;
 
--- Metric headrace_node_up: 1 for a node that is alive, 0 for one that is lost: it has sent no heartbeat for 90 seconds, and did not stop
--- in order. A lost node is forgotten after a day. Two nodes of one name count as up if one of them is.
-create or replace function headrace_internal.metrics_of_nodes(p_namespaces text[])
-returns table (metric text, labels text[], value double precision)
-language sql stable
-as $$
-    select 'headrace_node_up', array[n.namespace, n.name],
-        max((n.heartbeat_at > headrace.clock() - interval '90 seconds')::integer)::double precision
-    from headrace_internal.node n
-    where n.stopped_at is null and n.namespace = any (p_namespaces)
-    group by n.namespace, n.name
-$$;
-
 -- Returns all numbers of the database that a node shows as metrics, in the namespaces where the caller holds the level consume: the name of the
 -- metric, the values of its labels in the order of headrace.observe.metrics.FAMILIES, and the value.
 -- Nothing is counted that grows with the log: positions have no gaps, so a count is a difference. Queues, dead letters and the outbox
@@ -243,8 +203,7 @@ $$;
 -- of rules are counted since then.
 -- p_log_bytes: the size of the log, too, which takes as long as all the rest.
 -- Locks nothing but what reading locks.
--- Calls: above_namespaces, metrics_of_log, metrics_of_outbox, metrics_of_queues, metrics_of_dead_letters, metrics_of_nodes,
--- metrics_of_rules, metrics_of_log_bytes.
+-- Calls: above_namespaces, metrics_of_log, metrics_of_outbox, metrics_of_queues, metrics_of_rules.
 create or replace function headrace.metrics(
     p_known     jsonb default '{}',
     p_log_bytes boolean default true,
@@ -261,13 +220,27 @@ begin
         v_namespaces, p_known, v_prepare) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_outbox(v_namespaces) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_queues(v_namespaces, v_prepare and cardinality(v_namespaces) <= 20) m;
-    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_dead_letters(
-        v_namespaces, v_prepare and cardinality(v_namespaces) <= 20) m;
     return query select 'headrace_notification_queue_usage', '{}'::text[], pg_notification_queue_usage();
-    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_nodes(v_namespaces) m;
+    -- A lost node has sent no heartbeat for 90 seconds, and did not stop in order; it is forgotten after a day. Two nodes of one name
+    -- count as up if one of them is.
+    return query
+    select 'headrace_node_up', array[n.namespace, n.name],
+        max((n.heartbeat_at > headrace.clock() - interval '90 seconds')::integer)::double precision
+    from headrace_internal.node n
+    where n.stopped_at is null and n.namespace = any (v_namespaces)
+    group by n.namespace, n.name;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_rules(v_namespaces, p_known) m;
     if p_log_bytes then
-        return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_log_bytes(v_namespaces) m;
+        -- About 70 µs of CPU per time partition (measured): every file is asked for its size. Empty time partitions, such as those
+        -- of coming months, are left out.
+        return query
+        select 'headrace_log_bytes', array[t.namespace, t.topic],
+            coalesce(sum(case when pg_relation_size(i.inhrelid) > 0 then pg_total_relation_size(i.inhrelid) end), 0)::double precision
+        from headrace_internal.topic t
+        join pg_class c on c.relname = 'log_' || t.topic_id and c.relnamespace = 'headrace_internal'::regnamespace
+        left join pg_inherits i on i.inhparent = c.oid
+        where t.namespace = any (v_namespaces)
+        group by t.namespace, t.topic;
     end if;
 end
 $$;

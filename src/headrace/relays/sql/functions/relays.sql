@@ -70,23 +70,25 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_consumer record;
+    v_relay    headrace_internal.relay;
 begin
     if tg_op = 'DELETE' then
+        v_relay := old;
+        v_relay.version := old.version + 1;
+        v_relay.active := false;
         delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'relay.' || old.relay;
-        insert into headrace_internal.relay_version (relay_id, version, namespace, relay, topic_id, condition, target, options, format,
-            mapping, attempts, backoff_s, backoff_max_s, when_exhausted, key_order, batch, concurrency, active, dropped)
-        select old.relay_id, old.version + 1, old.namespace, old.relay, old.topic_id, old.condition, old.target, old.options, old.format,
-            old.mapping, old.attempts, old.backoff_s, old.backoff_max_s, old.when_exhausted, old.key_order, old.batch, old.concurrency,
-            false, true
-        from headrace_internal.topic t where t.topic_id = old.topic_id;
     else
-        insert into headrace_internal.relay_version (relay_id, version, namespace, relay, topic_id, condition, target, options, format,
-            mapping, attempts, backoff_s, backoff_max_s, when_exhausted, key_order, batch, concurrency, active)
-        select new.relay_id, new.version, new.namespace, new.relay, new.topic_id, new.condition, new.target, new.options, new.format,
-            new.mapping, new.attempts, new.backoff_s, new.backoff_max_s, new.when_exhausted, new.key_order, new.batch, new.concurrency,
-            new.active
-        where not exists (
-            select from headrace_internal.relay_version v where v.relay_id = new.relay_id and v.version = new.version);
+        v_relay := new;
+    end if;
+    insert into headrace_internal.relay_version (relay_id, version, namespace, relay, topic_id, condition, target, options, format,
+        mapping, attempts, backoff_s, backoff_max_s, when_exhausted, key_order, batch, concurrency, active, dropped)
+    select v_relay.relay_id, v_relay.version, v_relay.namespace, v_relay.relay, v_relay.topic_id, v_relay.condition, v_relay.target,
+        v_relay.options, v_relay.format, v_relay.mapping, v_relay.attempts, v_relay.backoff_s, v_relay.backoff_max_s,
+        v_relay.when_exhausted, v_relay.key_order, v_relay.batch, v_relay.concurrency, v_relay.active, tg_op = 'DELETE'
+    from headrace_internal.topic t
+    where t.topic_id = v_relay.topic_id and not exists (
+        select from headrace_internal.relay_version v where v.relay_id = v_relay.relay_id and v.version = v_relay.version);
+    if tg_op <> 'DELETE' then
         if not found then
             return null;
         end if;
