@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ForwardRef, NamedTuple
 
 from headrace.cli.lazy_group import command_names, load_command
 from headrace.cli.settings import ENVIRONMENT, SQL, Setting
@@ -307,7 +307,9 @@ def _code(annotation: Any) -> Any:
     # msgspec evaluates the alias, which is long.
     if str(annotation).replace("ForwardRef('Payload')", "'Payload'") == str(Payload):
         return _Code("Payload")
-    return _Code(annotation) if isinstance(annotation, str) else annotation
+    # A NamedTuple has the annotations of its fields as references.
+    text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    return _Code(text) if isinstance(text, str) else text
 
 
 # Settings
@@ -435,14 +437,64 @@ def _sql_comment(match: re.Match[str]) -> str:
 # Decisions
 
 
+READ_FIRST = {
+    "0041": "why everything goes through functions and views",
+    "0089": "where the SQL is, and in which order it is applied",
+    "0001": "how events wait for their position without slowing PostgreSQL down",
+    "0002": "where positions come from",
+    "0006": "how the log is stored, read and dropped",
+    "0007": "what every consumer of the log builds on",
+    "0011": "why there is a condition language of our own",
+    "0018": "from which event on a changed rule or correlator holds",
+    "0044": "how all rules of a topic are evaluated at once",
+    "0026": "which engine steps a pattern, and what is stored for a key",
+    "0022": "why an action is done once, although any node may fail",
+    "0033": "how Spark takes a topic over without a second truth",
+}
+"""Twelve decisions on which the others build, and what each explains; in the order in which one reads them."""
+ROOMS_OF_DECISIONS = (
+    "lang", "db", "log", "consume", "definitions", "rules", "correlators", "actions", "schedules", "relays", "evaluate", "spark", "node",
+    "observe", "web", "prove", "package",
+)  # fmt: skip
+
+
+class Decision(NamedTuple):
+    """A page of docs/adr."""
+
+    number: str
+    link: str
+    room: str
+    status: str
+
+
+def read_decision(path: Path) -> Decision:
+    text = path.read_text(encoding="utf-8")
+    number, _, title = text.partition("\n")[0].removeprefix("# ").partition(" ")
+    room = re.search(r"^Room: (\w+)$", text, re.MULTILINE)
+    status = re.search(r"^Status: ([^\n.;:(,]+)", text, re.MULTILINE)
+    assert room is not None and room[1] in ROOMS_OF_DECISIONS, f"{path.name} needs a line Room: with one of {ROOMS_OF_DECISIONS}"
+    assert status is not None, f"{path.name} has no line Status: …"
+    return Decision(number.rstrip(":"), f"[{_cell(title)}]({path.name})", room[1], status[1].strip())
+
+
 def decisions_page() -> Iterator[str]:
-    yield f"# Decisions\n\n{NOTICE}\n\nOne page each: context, decision, consequences, and what was rejected.\n\n| number | decision | status |\n|---|---|---|"
-    for path in sorted((ROOT / "docs/adr").glob("[0-9]*.md")):
-        text = path.read_text(encoding="utf-8")
-        number, _, title = text.partition("\n")[0].removeprefix("# ").partition(" ")
-        status = re.search(r"^Status: ([^\n.;:(,]+)", text, re.MULTILINE)
-        assert status is not None, f"{path.name} has no line Status: …"
-        yield f"| {number.rstrip(':')} | [{_cell(title)}]({path.name}) | {status[1].strip()} |"
+    decisions = [read_decision(path) for path in sorted((ROOT / "docs/adr").glob("[0-9]*.md"))]
+    links = {decision.number: decision.link for decision in decisions}
+    yield f"""# Decisions
+
+{NOTICE}
+
+One page each: context, decision, consequences, and what was rejected. A decision that another one has replaced stays, and its
+status names the other one.
+
+## Read these first
+
+| number | decision | it explains |
+|---|---|---|"""
+    yield from (f"| {number} | {links[number]} | {reason} |" for number, reason in READ_FIRST.items())
+    for room in ROOMS_OF_DECISIONS:
+        yield f"\n## {room}\n\n| number | decision | status |\n|---|---|---|"
+        yield from (f"| {one.number} | {one.link} | {one.status} |" for one in decisions if one.room == room)
 
 
 def _cell(text: str) -> str:
