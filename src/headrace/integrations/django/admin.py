@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from headrace.integrations.django import models
@@ -32,80 +32,46 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
 
-@admin.register(models.Topic)
-class TopicAdmin(ReadOnlyAdmin):
-    list_display = ("topic", "namespace", "partitions", "engine", "created_at")
-    search_fields = ("topic",)
+PAGES: tuple[tuple[type[Model], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+    (models.Topic, ("topic", "namespace", "partitions", "engine", "created_at"), (), ("topic",)),
+    (
+        models.ConsumerLag,
+        ("consumer", "topic", "partition", "state", "position", "lag_events", "lag_s", "attempts", "error"),
+        ("state",),
+        ("topic", "consumer"),
+    ),
+    (
+        models.DeadLetter,
+        ("name", "kind", "source", "reason", "error", "attempts", "buried_at"),
+        ("kind", "state", "reason"),
+        ("name", "source", "error"),
+    ),
+    (
+        models.Rule,
+        ("rule", "topic", "event_type", "condition", "action", "active", "version", "status", "warning"),
+        ("active", "status"),
+        ("rule", "event_type", "action"),
+    ),
+    (
+        models.Correlator,
+        ("correlator", "topic", "key", "active", "version", "status", "warning"),
+        ("active", "status"),
+        ("correlator", "topic"),
+    ),
+    (models.Schedule, ("schedule", "cron", "zone", "type", "active", "error"), ("active",), ("schedule", "type")),
+    (models.Action, ("action", "namespace", "description", "created_at"), (), ("action",)),
+    (models.ActionResult, ("action", "action_id", "outcome", "attempts", "duration_s", "ended_at"), ("outcome",), ("action",)),
+    (
+        models.FailedAttempt,
+        ("action", "action_id", "attempt", "error", "follows", "retry_at", "failed_at"),
+        ("follows",),
+        ("action", "error"),
+    ),
+    (models.Node, ("name", "state", "version", "started_at", "heartbeat_at"), (), ("name",)),
+    (models.LoopFailure, ("kind", "name", "error", "failures", "first_at", "last_at", "retry_at"), ("kind",), ()),
+    (models.TaskRecord, ("task_path", "queue_name", "priority", "enqueued_at", "run_after", "finished_at"), (), ("task_path",)),
+)
+"""The page of each model: its columns, its filters, and the fields that its search box looks through."""
 
-
-@admin.register(models.ConsumerLag)
-class ConsumerLagAdmin(ReadOnlyAdmin):
-    list_display = ("consumer", "topic", "partition", "state", "position", "lag_events", "lag_s", "attempts", "error")
-    list_filter = ("state",)
-    search_fields = ("topic", "consumer")
-
-
-@admin.register(models.DeadLetter)
-class DeadLetterAdmin(ReadOnlyAdmin):
-    list_display = ("name", "kind", "source", "reason", "error", "attempts", "buried_at")
-    list_filter = ("kind", "state", "reason")
-    search_fields = ("name", "source", "error")
-
-
-@admin.register(models.Rule)
-class RuleAdmin(ReadOnlyAdmin):
-    list_display = ("rule", "topic", "event_type", "condition", "action", "active", "version", "status", "warning")
-    list_filter = ("active", "status")
-    search_fields = ("rule", "event_type", "action")
-
-
-@admin.register(models.Correlator)
-class CorrelatorAdmin(ReadOnlyAdmin):
-    list_display = ("correlator", "topic", "key", "active", "version", "status", "warning")
-    list_filter = ("active", "status")
-    search_fields = ("correlator", "topic")
-
-
-@admin.register(models.Schedule)
-class ScheduleAdmin(ReadOnlyAdmin):
-    list_display = ("schedule", "cron", "zone", "type", "active", "error")
-    list_filter = ("active",)
-    search_fields = ("schedule", "type")
-
-
-@admin.register(models.Action)
-class ActionAdmin(ReadOnlyAdmin):
-    list_display = ("action", "namespace", "description", "created_at")
-    search_fields = ("action",)
-
-
-@admin.register(models.ActionResult)
-class ActionResultAdmin(ReadOnlyAdmin):
-    list_display = ("action", "action_id", "outcome", "attempts", "duration_s", "ended_at")
-    list_filter = ("outcome",)
-    search_fields = ("action",)
-
-
-@admin.register(models.FailedAttempt)
-class FailedAttemptAdmin(ReadOnlyAdmin):
-    list_display = ("action", "action_id", "attempt", "error", "follows", "retry_at", "failed_at")
-    list_filter = ("follows",)
-    search_fields = ("action", "error")
-
-
-@admin.register(models.Node)
-class NodeAdmin(ReadOnlyAdmin):
-    list_display = ("name", "state", "version", "started_at", "heartbeat_at")
-    search_fields = ("name",)
-
-
-@admin.register(models.LoopFailure)
-class LoopFailureAdmin(ReadOnlyAdmin):
-    list_display = ("kind", "name", "error", "failures", "first_at", "last_at", "retry_at")
-    list_filter = ("kind",)
-
-
-@admin.register(models.TaskRecord)
-class TaskRecordAdmin(ReadOnlyAdmin):
-    list_display = ("task_path", "queue_name", "priority", "enqueued_at", "run_after", "finished_at")
-    search_fields = ("task_path",)
+for model, columns, filters, searched in PAGES:
+    admin.site.register(model, ReadOnlyAdmin, list_display=columns, list_filter=filters, search_fields=searched)

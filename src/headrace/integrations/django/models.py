@@ -1,22 +1,59 @@
 """Models: headrace's views, read-only, and the record of the tasks that Django has enqueued.
 
-A reader sees the rows of the namespaces that the database's role may read, as in SQL."""
+A reader sees the rows of the namespaces that the database's role may read, as in SQL. The first migration derives what it tells Django
+about the views from these classes."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from django.db import models
+from django.db.models.expressions import Col
 
 from headrace.core import Conflict
-from headrace.integrations.django.row_key import RowKey
+
+
+class RowKey(models.TextField):  # type: ignore[type-arg]
+    """The primary key of a view that has none: Django and its admin need one column that identifies a row.
+
+    It has the columns that together identify a row, joined by slashes. It is computed in queries; the view needs no such column."""
+
+    def __init__(self, *columns: str, **_options: object) -> None:
+        self.columns = columns
+        super().__init__(primary_key=True, editable=False)
+
+    def deconstruct(self) -> Any:
+        """As Django's migrations write it down."""
+        name, path, _arguments, _options = super().deconstruct()
+        return name, path, list(self.columns), {}
+
+    def get_col(self, alias: Any, output_field: Any = None) -> Any:
+        """What a query selects and compares for this field."""
+        return _JoinedColumns(alias, self, output_field)
+
+
+class _JoinedColumns(Col):
+    target: RowKey
+
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        statement, parameters = super().as_sql(compiler, connection)
+        table = statement.rpartition(".")[0]
+        columns = ", ".join(f"{table}.{connection.ops.quote_name(column)}" for column in self.target.columns)
+        return f"concat_ws('/', {columns})", parameters
 
 
 class ReadOnlyModel(models.Model):
     """A row of a view of schema headrace. Change definitions with files, `manage.py headrace …` or headrace's functions."""
 
+    title: ClassVar[str]
+    """The text of a row `0`, as a format string."""
+
     class Meta:
         abstract = True
+        managed = False
+
+    def __str__(self) -> str:
+        return self.title.format(self)
 
     def save(self, *_arguments: Any, **_options: Any) -> NoReturn:
         raise Conflict(f"{self._meta.verbose_name} is a view; change it with headrace's functions or manage.py headrace")
@@ -26,6 +63,7 @@ class ReadOnlyModel(models.Model):
 
 
 class Topic(ReadOnlyModel):
+    title = "{0.topic}"
     topic_id = models.IntegerField(primary_key=True)
     namespace = models.TextField()
     topic = models.TextField()
@@ -33,16 +71,13 @@ class Topic(ReadOnlyModel):
     engine = models.TextField()
     created_at = models.DateTimeField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."topic"'
         ordering = ("namespace", "topic")
 
-    def __str__(self) -> str:
-        return self.topic
-
 
 class ConsumerLag(ReadOnlyModel):
+    title = "{0.topic}/{0.consumer}"
     row_key = RowKey("namespace", "topic", "consumer", "partition")
     namespace = models.TextField()
     topic = models.TextField()
@@ -56,17 +91,14 @@ class ConsumerLag(ReadOnlyModel):
     lag_events = models.BigIntegerField()
     lag_s = models.FloatField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."consumer_lag"'
         ordering = ("namespace", "topic", "consumer", "partition")
         verbose_name_plural = "consumer lag"
 
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.consumer}"
-
 
 class DeadLetter(ReadOnlyModel):
+    title = "{0.source}: {0.name}"
     row_key = RowKey("namespace", "kind", "dead_letter_id")
     namespace = models.TextField()
     kind = models.TextField()
@@ -82,16 +114,13 @@ class DeadLetter(ReadOnlyModel):
     attempts = models.IntegerField()
     buried_at = models.DateTimeField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."dead_letter"'
         ordering = ("-buried_at",)
 
-    def __str__(self) -> str:
-        return f"{self.source}: {self.name}"
-
 
 class Rule(ReadOnlyModel):
+    title = "{0.rule}"
     rule_id = models.IntegerField(primary_key=True)
     namespace = models.TextField()
     rule = models.TextField()
@@ -110,16 +139,13 @@ class Rule(ReadOnlyModel):
     written_at = models.DateTimeField()
     written_by = models.TextField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."rule_state"'
         ordering = ("namespace", "rule")
 
-    def __str__(self) -> str:
-        return self.rule
-
 
 class Correlator(ReadOnlyModel):
+    title = "{0.correlator}"
     correlator_id = models.IntegerField(primary_key=True)
     namespace = models.TextField()
     correlator = models.TextField()
@@ -136,16 +162,13 @@ class Correlator(ReadOnlyModel):
     written_at = models.DateTimeField()
     written_by = models.TextField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."correlator_state"'
         ordering = ("namespace", "correlator")
 
-    def __str__(self) -> str:
-        return self.correlator
-
 
 class Schedule(ReadOnlyModel):
+    title = "{0.schedule}"
     schedule_id = models.IntegerField(primary_key=True)
     namespace = models.TextField()
     schedule = models.TextField()
@@ -158,32 +181,26 @@ class Schedule(ReadOnlyModel):
     error = models.TextField(null=True)
     created_at = models.DateTimeField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."schedule"'
         ordering = ("namespace", "schedule")
 
-    def __str__(self) -> str:
-        return self.schedule
-
 
 class Action(ReadOnlyModel):
+    title = "{0.action}"
     row_key = RowKey("namespace", "action")
     namespace = models.TextField()
     action = models.TextField()
     description = models.TextField(null=True)
     created_at = models.DateTimeField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."action"'
         ordering = ("namespace", "action")
 
-    def __str__(self) -> str:
-        return self.action
-
 
 class ActionResult(ReadOnlyModel):
+    title = "{0.action} {0.action_id}: {0.outcome}"
     row_key = RowKey("action_id", "ended_at")
     ended_at = models.DateTimeField()
     action_id = models.UUIDField()
@@ -194,16 +211,13 @@ class ActionResult(ReadOnlyModel):
     action = models.TextField()
     outcome = models.TextField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."action_result"'
         ordering = ("-ended_at",)
 
-    def __str__(self) -> str:
-        return f"{self.action} {self.action_id}: {self.outcome}"
-
 
 class FailedAttempt(ReadOnlyModel):
+    title = "{0.action} {0.action_id}: {0.error}"
     row_key = RowKey("action_id", "failed_at")
     failed_at = models.DateTimeField()
     action_id = models.UUIDField()
@@ -217,16 +231,13 @@ class FailedAttempt(ReadOnlyModel):
     follows = models.TextField()
     retry_at = models.DateTimeField(null=True)
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."attempt"'
         ordering = ("-failed_at",)
 
-    def __str__(self) -> str:
-        return f"{self.action} {self.action_id}: {self.error}"
-
 
 class Node(ReadOnlyModel):
+    title = "{0.name}"
     node_id = models.UUIDField(primary_key=True)
     namespace = models.TextField()
     name = models.TextField()
@@ -237,16 +248,13 @@ class Node(ReadOnlyModel):
     heartbeat_at = models.DateTimeField()
     stopped_at = models.DateTimeField(null=True)
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."node_state"'
         ordering = ("-started_at",)
 
-    def __str__(self) -> str:
-        return self.name
-
 
 class LoopFailure(ReadOnlyModel):
+    title = "{0.kind} {0.name}"
     row_key = RowKey("kind", "namespace", "name")
     kind = models.TextField()
     namespace = models.TextField()
@@ -257,13 +265,9 @@ class LoopFailure(ReadOnlyModel):
     last_at = models.DateTimeField()
     retry_at = models.DateTimeField(null=True)
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"headrace"."failure"'
         ordering = ("-last_at",)
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
 
 
 class TaskRecord(models.Model):

@@ -1,9 +1,18 @@
 """Installs headrace's schema, and describes its views and the table of tasks to Django."""
 
-from django.db import migrations, models
+from typing import Any
 
-from headrace.integrations.django.row_key import RowKey
-from headrace.integrations.django.schema import install, remove
+from django.apps import apps
+from django.db import migrations, models
+from django.db.migrations.state import ModelState
+
+from headrace.integrations.django.apps import install, remove
+
+
+def describe_view(model: type[models.Model]) -> Any:
+    """A view as its model has it today. Its columns belong to headrace's own migrations, so Django's need no history of them."""
+    state = ModelState.from_model(model)
+    return migrations.CreateModel(state.name, list(state.fields.items()), state.options)
 
 
 class Migration(migrations.Migration):
@@ -13,236 +22,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunPython(install, remove),
-        migrations.CreateModel(
-            name="Action",
-            fields=[
-                ("row_key", RowKey("namespace", "action")),
-                ("namespace", models.TextField()),
-                ("action", models.TextField()),
-                ("description", models.TextField(null=True)),
-                ("created_at", models.DateTimeField()),
-            ],
-            options={
-                "db_table": '"headrace"."action"',
-                "ordering": ("namespace", "action"),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="ActionResult",
-            fields=[
-                ("row_key", RowKey("action_id", "ended_at")),
-                ("ended_at", models.DateTimeField()),
-                ("action_id", models.UUIDField()),
-                ("node_id", models.UUIDField(null=True)),
-                ("duration_s", models.FloatField(null=True)),
-                ("attempts", models.IntegerField()),
-                ("namespace", models.TextField()),
-                ("action", models.TextField()),
-                ("outcome", models.TextField()),
-            ],
-            options={
-                "db_table": '"headrace"."action_result"',
-                "ordering": ("-ended_at",),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="ConsumerLag",
-            fields=[
-                ("row_key", RowKey("namespace", "topic", "consumer", "partition")),
-                ("namespace", models.TextField()),
-                ("topic", models.TextField()),
-                ("consumer", models.TextField()),
-                ("partition", models.IntegerField()),
-                ("position", models.BigIntegerField()),
-                ("state", models.TextField()),
-                ("attempts", models.IntegerField()),
-                ("retry_at", models.DateTimeField(null=True)),
-                ("error", models.TextField(null=True)),
-                ("lag_events", models.BigIntegerField()),
-                ("lag_s", models.FloatField()),
-            ],
-            options={
-                "verbose_name_plural": "consumer lag",
-                "db_table": '"headrace"."consumer_lag"',
-                "ordering": ("namespace", "topic", "consumer", "partition"),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="Correlator",
-            fields=[
-                ("correlator_id", models.IntegerField(primary_key=True, serialize=False)),
-                ("namespace", models.TextField()),
-                ("correlator", models.TextField()),
-                ("topic", models.TextField()),
-                ("key", models.TextField(null=True)),
-                ("pattern", models.TextField()),
-                ("outputs", models.JSONField()),
-                ("active", models.BooleanField()),
-                ("source", models.TextField()),
-                ("version", models.IntegerField()),
-                ("status", models.TextField()),
-                ("error", models.TextField(null=True)),
-                ("warning", models.TextField(null=True)),
-                ("written_at", models.DateTimeField()),
-                ("written_by", models.TextField()),
-            ],
-            options={
-                "db_table": '"headrace"."correlator_state"',
-                "ordering": ("namespace", "correlator"),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="DeadLetter",
-            fields=[
-                ("row_key", RowKey("namespace", "kind", "dead_letter_id")),
-                ("namespace", models.TextField()),
-                ("kind", models.TextField()),
-                ("dead_letter_id", models.BigIntegerField()),
-                ("source", models.TextField()),
-                ("message_id", models.UUIDField(db_column="id")),
-                ("name", models.TextField()),
-                ("key", models.TextField(null=True)),
-                ("payload", models.JSONField()),
-                ("state", models.TextField()),
-                ("reason", models.TextField()),
-                ("error", models.TextField(null=True)),
-                ("attempts", models.IntegerField()),
-                ("buried_at", models.DateTimeField()),
-            ],
-            options={
-                "db_table": '"headrace"."dead_letter"',
-                "ordering": ("-buried_at",),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="FailedAttempt",
-            fields=[
-                ("row_key", RowKey("action_id", "failed_at")),
-                ("failed_at", models.DateTimeField()),
-                ("action_id", models.UUIDField()),
-                ("node_id", models.UUIDField(null=True)),
-                ("duration_s", models.FloatField(null=True)),
-                ("attempt", models.IntegerField()),
-                ("namespace", models.TextField()),
-                ("action", models.TextField()),
-                ("error", models.TextField()),
-                ("traceback", models.TextField(null=True)),
-                ("follows", models.TextField()),
-                ("retry_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                "db_table": '"headrace"."attempt"',
-                "ordering": ("-failed_at",),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="LoopFailure",
-            fields=[
-                ("row_key", RowKey("kind", "namespace", "name")),
-                ("kind", models.TextField()),
-                ("namespace", models.TextField()),
-                ("name", models.TextField()),
-                ("error", models.TextField()),
-                ("failures", models.BigIntegerField()),
-                ("first_at", models.DateTimeField()),
-                ("last_at", models.DateTimeField()),
-                ("retry_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                "db_table": '"headrace"."failure"',
-                "ordering": ("-last_at",),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="Node",
-            fields=[
-                ("node_id", models.UUIDField(primary_key=True, serialize=False)),
-                ("namespace", models.TextField()),
-                ("name", models.TextField()),
-                ("state", models.TextField()),
-                ("version", models.TextField()),
-                ("description", models.TextField(null=True)),
-                ("started_at", models.DateTimeField()),
-                ("heartbeat_at", models.DateTimeField()),
-                ("stopped_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                "db_table": '"headrace"."node_state"',
-                "ordering": ("-started_at",),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="Rule",
-            fields=[
-                ("rule_id", models.IntegerField(primary_key=True, serialize=False)),
-                ("namespace", models.TextField()),
-                ("rule", models.TextField()),
-                ("topic", models.TextField(null=True)),
-                ("event_type", models.TextField()),
-                ("condition", models.TextField(null=True)),
-                ("action", models.TextField()),
-                ("priority", models.IntegerField()),
-                ("timing", models.TextField()),
-                ("active", models.BooleanField()),
-                ("source", models.TextField()),
-                ("version", models.IntegerField()),
-                ("status", models.TextField()),
-                ("error", models.TextField(null=True)),
-                ("warning", models.TextField(null=True)),
-                ("written_at", models.DateTimeField()),
-                ("written_by", models.TextField()),
-            ],
-            options={
-                "db_table": '"headrace"."rule_state"',
-                "ordering": ("namespace", "rule"),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="Schedule",
-            fields=[
-                ("schedule_id", models.IntegerField(primary_key=True, serialize=False)),
-                ("namespace", models.TextField()),
-                ("schedule", models.TextField()),
-                ("cron", models.TextField()),
-                ("zone", models.TextField()),
-                ("type", models.TextField()),
-                ("payload", models.JSONField()),
-                ("active", models.BooleanField()),
-                ("source", models.TextField()),
-                ("error", models.TextField(null=True)),
-                ("created_at", models.DateTimeField()),
-            ],
-            options={
-                "db_table": '"headrace"."schedule"',
-                "ordering": ("namespace", "schedule"),
-                "managed": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="Topic",
-            fields=[
-                ("topic_id", models.IntegerField(primary_key=True, serialize=False)),
-                ("namespace", models.TextField()),
-                ("topic", models.TextField()),
-                ("partitions", models.IntegerField()),
-                ("engine", models.TextField()),
-                ("created_at", models.DateTimeField()),
-            ],
-            options={
-                "db_table": '"headrace"."topic"',
-                "ordering": ("namespace", "topic"),
-                "managed": False,
-            },
-        ),
+        *(describe_view(model) for model in apps.get_app_config("headrace").get_models() if not model._meta.managed),
         migrations.CreateModel(
             name="TaskRecord",
             fields=[
