@@ -37,7 +37,7 @@ VIEWS: dict[str, str] = {
     "publish": "capture",
     "consume": """
 log archive consumer cursor event_dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version correlator_table
-correlator_instance correlation action_result attempt pipeline pipeline_batch consumer_lag dead_letter rule_state event_history event_unmatched
+correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letter rule_state event_history event_unmatched
 correlator_state correlation_history node_state pipeline_state failure pause relay relay_version relay_state stream stream_output
 """,
     "admin": "access_token hook erasure",
