@@ -154,11 +154,12 @@ class BrokerTarget(ABC, Generic[Client]):
     async def _close(self, client: Client) -> None:
         """Closes a client."""
 
-    @abstractmethod
     async def _send(self, client: Client, messages: Sequence[Message], delivered: set[int]) -> None:
-        """Sends messages of one partition and returns once all are confirmed.
+        """Sends messages of one partition and returns once all are confirmed. A target with a client per partition overrides `deliver`
+        instead.
 
         Where some may be confirmed although the others fail, adds their positions to `delivered`."""
+        raise NotImplementedError
 
     @abstractmethod
     def _failure(self, error: BaseException) -> DeliveryError:
