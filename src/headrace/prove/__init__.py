@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.prove.checks import CHECKS, CheckResult, Violation
+    from headrace.prove.environment import Options
     from headrace.prove.evidence import Evidence
     from headrace.prove.faults import FAULTS, Fault
     from headrace.prove.relay_targets import RELAY_KINDS
     from headrace.prove.report import summarize, write_report
-    from headrace.prove.run import Options, RunResult, prove
+    from headrace.prove.run import RunResult, prove
 
 __all__ = [
     "CHECKS",
@@ -31,11 +32,12 @@ __all__ = [
 
 _MODULES = {
     "checks": {"CHECKS", "CheckResult", "Violation"},
+    "environment": {"Options"},
     "evidence": {"Evidence"},
     "faults": {"FAULTS", "Fault"},
     "relay_targets": {"RELAY_KINDS"},
     "report": {"summarize", "write_report"},
-    "run": {"Options", "RunResult", "prove"},
+    "run": {"RunResult", "prove"},
 }
 """Loaded when a name is used: the processes of a workload import this package too, and need none of it."""
 
