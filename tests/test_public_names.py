@@ -57,7 +57,6 @@ FOR_USERS: dict[str, set[str]] = {
         "FileVerification",
         "REPLAY_HEADER",
         "ReplayProgress",
-        "StoredEvent",
         "VacuumResult",
         "open_iceberg_catalog",
         "replay",

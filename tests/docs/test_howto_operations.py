@@ -13,7 +13,19 @@ from tests.builders import own_database
 from tests.docs.guide import DOCS
 from tests.docs.tutorial import Reader, environment_for
 
-GUIDES = ["backup", "failover", "kafka", "move-to-spark", "namespaces", "replay", "schema-changes", "upgrade", "webhooks"]
+GUIDES = [
+    "backup",
+    "failover",
+    "hook-signature",
+    "kafka",
+    "move-to-spark",
+    "namespaces",
+    "relay-target",
+    "replay",
+    "schema-changes",
+    "upgrade",
+    "webhooks",
+]
 
 
 @pytest.fixture

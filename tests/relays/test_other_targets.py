@@ -59,7 +59,7 @@ async def test_target_of_a_package_is_applied_delivered_and_shown(conn: Connecti
     async with node(database):
         await settled(conn, "audit")
         assert values(files / "orders.0.jsonl") == [1, 2, 3]
-        letters = conn.execute("select error from headrace.dead_letters").fetchall()
+        letters = conn.execute("select error from headrace.dead_letter").fetchall()
         assert letters == [("TargetRefused: the body has 32 bytes, and line_bytes_max is 20",)]
     options = json.dumps({"file": "{topic}.{partition}.jsonl"})
     conn.execute("update headrace.relay set options = %s where relay = 'audit'", (options,))

@@ -46,7 +46,7 @@ def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) 
     schema = StructType()
     for name in columns or [column.name for column in EVENT_COLUMNS if column.usual]:
         if name not in _COLUMNS:
-            raise Invalid(f"events have no column {name!r}; they have {', '.join(_COLUMNS)}")
+            raise Invalid(f"events have no column {name!r}; they have {', '.join(column.name for column in EVENT_COLUMNS)}")
         schema.add(name, _COLUMNS[name].type, nullable=_COLUMNS[name].nullable)
     for name in extracted:
         schema.add(name, "string", nullable=True)

@@ -292,7 +292,7 @@ def test_mistakes_are_said_at_once(conn: Connection, database: Target) -> None:
         return str(raised.value)
 
     assert "nope" in error(UnknownTopic, "nope")
-    assert error(Invalid, columns=["offset"]).startswith("events have no column offset; they have position, type, key")
+    assert error(Invalid, columns=["offset"]).startswith("events have no column offset; they have position, partition, event_id")
     assert error(Invalid, extract={"key": "a"}) == "extract names key, which events have already; choose another name"
     assert error(Invalid, extract={"city": ""}) == "extract has no path for 'city'"
     assert error(Invalid, columns=["key", "key"]) == "a column is named twice: key, key"
