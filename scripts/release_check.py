@@ -84,8 +84,9 @@ class Checklist:
                 raise PackageError(
                     f"CHANGELOG.md says {VERSION} ({heading[2]}); write the date of the release, or use --draft"
                 ) from None
-            if f"v{VERSION}" in package.run(["git", "tag"], cwd=ROOT).split():
-                raise PackageError(f"v{VERSION} is tagged already; raise the version in pyproject.toml")
+            tags, tags_here = (package.run(["git", "tag", *words], cwd=ROOT).split() for words in ([], ["--points-at", "HEAD"]))
+            if f"v{VERSION}" in tags and f"v{VERSION}" not in tags_here:
+                raise PackageError(f"v{VERSION} is the tag of another commit; raise the version in pyproject.toml")
         return VERSION
 
     def _reference(self) -> str:

@@ -1,6 +1,7 @@
 """Servers and databases for the tests.
 
-Two lanes: `pg18`, the embedded PostgreSQL, and `pg15`, Debian's with the real pg_cron and pg_partman. Every test worker
+Two lanes: `pg18`, the embedded PostgreSQL, and `pg15`, Debian's 15 with the real pg_cron and pg_partman, or the version that the
+variable HEADRACE_TEST_POSTGRES names, where the distribution has another one. Every test worker
 starts its own servers on free ports and ends them; every test gets a database of its own, copied from a migrated template.
 A test that asks for `database` runs on both lanes, or on `pg18` alone in the rooms of ONE_LANE; `@pytest.mark.lane("pg18", "pg15")`
 chooses for one test."""
@@ -8,6 +9,7 @@ chooses for one test."""
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import tempfile
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
-PG15 = Path("/usr/lib/postgresql/15")
-PG15_PACKAGES = ["postgresql-15", "postgresql-15-cron", "postgresql-15-partman"]
+OLDEST = os.environ.get("HEADRACE_TEST_POSTGRES", "15")
+PG15 = Path(f"/usr/lib/postgresql/{OLDEST}")
+PG15_PACKAGES = [f"postgresql-{OLDEST}", f"postgresql-{OLDEST}-cron", f"postgresql-{OLDEST}-partman"]
 # A kill -9 of a process loses nothing without fsync; only a crash of the machine would, and no test makes one.
 # Without the compiler of PostgreSQL 15, which takes longer than any query of a test; the embedded server has none.
 FAST = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB", "jit": "off"}
@@ -167,7 +170,7 @@ def install_pg15() -> None:
     """Installs Debian's PostgreSQL 15 with its extensions, or skips with one clear line; in CI it may not be skipped."""
     wanted = [
         PG15 / "bin/postgres",
-        *(Path("/usr/share/postgresql/15/extension") / f"{name}.control" for name in ("pg_cron", "pg_partman")),
+        *(Path(f"/usr/share/postgresql/{OLDEST}/extension") / f"{name}.control" for name in ("pg_cron", "pg_partman")),
     ]
     install(PG15_PACKAGES, wanted)
 
