@@ -8,12 +8,12 @@ a reference.
 How a request is answered
 -------------------------
 
-    app.py              the routes; errors become problem details
+    app.py              the routes
     authentication.py   the access token of a request; rate limits and readers' places
-    request.py          headers and body, within their limits of bytes and time
-    event_requests.py   headers and body → events (CloudEvents structured, binary, batch; plain JSON) → outbox, in one transaction with
-                        the idempotency key
-    hook_requests.py    a webhook: signature (signatures.py), then mapping (mapping.py) → event
+    request.py          headers and body, within their limits of bytes and time; errors as problem details
+    event_requests.py   headers and body → events (CloudEvents structured, binary, batch; plain JSON; webhooks) → outbox, in one
+                        transaction with the idempotency key
+    schemes.py          webhooks: signature, then mapping → event
     reading.py          GET: long poll and server-sent events; what is new is read once for all
     databases.py        connections and listeners, opened at the first use; a short-lived cache of look-ups
     server.py           a server for the application in a thread of its own, for nodes"""
@@ -27,9 +27,16 @@ from headrace.web.http.access_tokens import (
     revoke_access_token,
 )
 from headrace.web.http.hooks import Hook, alter_hook, create_hook, drop_hook, get_hook, list_hooks
-from headrace.web.http.mapping import describe_mapping
+from headrace.web.http.schemes import (
+    SCHEMES,
+    HeaderLookup,
+    SignatureScheme,
+    check_window,
+    describe_mapping,
+    require_header,
+    wrong_signature,
+)
 from headrace.web.http.settings import IngestSettings
-from headrace.web.http.signatures import SCHEMES, HeaderLookup, SignatureScheme, check_window, require_header, wrong_signature
 from headrace.web.http.web import IngestServer, create_app, server_config
 
 __all__ = [

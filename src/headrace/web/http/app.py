@@ -18,11 +18,17 @@ from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
 from headrace.web.http.authentication import Authenticator, TokenRights
 from headrace.web.http.databases import NOBODY, Database, Databases, client_address
-from headrace.web.http.event_requests import BATCH, Publication, parse_request, publish_events, publish_request
-from headrace.web.http.hook_requests import Hooks, verify_and_map
-from headrace.web.http.problems import Problem, problem_of
+from headrace.web.http.event_requests import (
+    BATCH,
+    Hooks,
+    Publication,
+    parse_request,
+    publish_events,
+    publish_request,
+    verify_and_map,
+)
 from headrace.web.http.reading import EventQuery, EventStream, LogReader, Start, page_cloudevents, page_json
-from headrace.web.http.request import BodyReader, Headers
+from headrace.web.http.request import BodyReader, Headers, Problem, problem_of
 from headrace.web.http.settings import IngestSettings
 
 T = TypeVar("T")

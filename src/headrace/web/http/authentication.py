@@ -22,7 +22,7 @@ from psycopg.rows import class_row
 from headrace.core import HeadraceError, TokenBucket, TokenBuckets, map_database_errors
 from headrace.web.http.access_tokens import Right, token_digest
 from headrace.web.http.databases import NOBODY, Database, GatheredLookUps, LookupCache
-from headrace.web.http.problems import Problem, too_many, unavailable
+from headrace.web.http.request import Problem, too_many, unavailable
 from headrace.web.http.settings import IngestSettings
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from headrace.db import (
     create_loop_pool,
     error_line,
 )
-from headrace.web.http.problems import too_many, unavailable
+from headrace.web.http.request import too_many, unavailable
 from headrace.web.http.settings import IngestSettings
 
 WAIT_S = 5.0

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from headrace.core import Invalid, InvalidHook, UnknownHook, encode, parse_reference
 from headrace.db import Connection, fetch_rows, fetch_value, query
-from headrace.web.http.mapping import parse_mapping
+from headrace.web.http.schemes import parse_mapping
 
 WINDOW_S = 300.0
 

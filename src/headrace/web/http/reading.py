@@ -34,7 +34,7 @@ from headrace.core import (
 from headrace.db import Subscription, cancel_tasks, query
 from headrace.web.http.authentication import fits
 from headrace.web.http.databases import LOG_CHANNEL, Database, LookupCache
-from headrace.web.http.problems import Problem, problem_of
+from headrace.web.http.request import Problem, problem_of
 
 LOOK_AGAIN_S = 20.0
 """Without a notification the tail is read again after this time: the listener may have lost its connection."""
