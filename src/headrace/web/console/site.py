@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic, time
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,8 +27,11 @@ from headrace.db import Connection, Target, connection_string
 from headrace.web.console.login import ConsoleSettings
 
 T = TypeVar("T")
+J = TypeVar("J", bound="Job")
 
 CACHE_MAX = 500
+JOBS_MAX = 100
+"""Jobs that are kept; those that have ended go first."""
 SAMPLES_KEEP_S = 1_800
 SAMPLES_EVERY_S = 4.0
 SERIES_MAX = 5_000
@@ -194,6 +197,56 @@ class Samples:
         ]
 
 
+@dataclass
+class Job:
+    """Work that a page has started and looks at while it goes on: how far it is."""
+
+    total: int = 0
+    done: int = 0
+    is_running: bool = True
+    error: str | None = None
+
+    @property
+    def percent(self) -> int:
+        return 100 if not self.total else self.done * 100 // self.total
+
+
+class Jobs:
+    """The jobs of this console, each in a thread of its own and found again by its key. A console that is stopped leaves the rest undone."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[object, ...], Job] = {}
+        self._lock = Lock()
+
+    def find(self, key: tuple[object, ...]) -> Job | None:
+        """The last job of a key since this console started."""
+        with self._lock:
+            return self._jobs.get(key)
+
+    def start(self, key: tuple[object, ...], job: J, run: Callable[[J], None], *, running_max: int = JOBS_MAX) -> bool:
+        """Calls `run` in a thread; an error of headrace ends it and is kept. False if the job of this key runs, or too many of its
+        class."""
+        with self._lock:
+            ended = [name for name, other in self._jobs.items() if not other.is_running]
+            running = sum(other.is_running and isinstance(other, type(job)) for other in self._jobs.values())
+            if (key in self._jobs and key not in ended) or running >= running_max:
+                return False
+            for old in ended[: max(0, len(self._jobs) - JOBS_MAX + 1)]:
+                del self._jobs[old]
+            self._jobs[key] = job
+        Thread(target=_run_job, args=(job, run), name="headrace console job", daemon=True).start()
+        return True
+
+
+def _run_job(job: J, run: Callable[[J], None]) -> None:
+    try:
+        run(job)
+    except HeadraceError as error:
+        job.error = str(error)
+    finally:
+        job.is_running = False
+
+
 @dataclass(frozen=True)
 class Link:
     """An entry of the sidebar; `key` opens the page after `g`."""
@@ -226,6 +279,7 @@ class Site:
         self.templates = templates
         self.navigation = navigation
         self.samples = Samples()
+        self.jobs = Jobs()
         self._cache: dict[tuple[object, ...], _Cached] = {}
         self._lock = Lock()
 

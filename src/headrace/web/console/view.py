@@ -15,10 +15,11 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from headrace.core import JSON, DatabaseUnavailable, Forbidden, UnknownTopic
+from headrace.core import JSON, DatabaseUnavailable, Forbidden, Invalid, NotFound, UnknownTopic
 from headrace.db import Connection, Target, list_namespaces
+from headrace.definitions import list_event_types
 from headrace.log.outbox import publish
-from headrace.log.topics import create_topic
+from headrace.log.topics import create_topic, list_topics
 from headrace.web.console.login import User
 from headrace.web.console.site import Site
 from headrace.web.console.tables import Row, Table, to_row
@@ -29,6 +30,8 @@ T = TypeVar("T")
 AUDIT_TOPIC = "headrace.audit"
 PRODUCER = "headrace console"
 AUDIT_KEY_BYTES_MAX = 500
+DIGITS_MAX = 9
+"""Digits of a whole number in a form."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,45 @@ class View:
         """Rows of every selected shard, each with its field `shard`."""
         return [{"shard": shard, **to_row(value)} for shard, values in self.each_shard(read) for value in values]
 
+    def find(self, get: Callable[[Connection], T]) -> tuple[Target, T]:
+        """What the first selected shard that has it answers. Raises the NotFound of the last one."""
+        *others, last = self.targets
+        for target in others:
+            try:
+                with self.reading(target) as conn:
+                    return target, get(conn)
+            except NotFound:
+                continue
+        with self.reading(last) as conn:
+            return last, get(conn)
+
+    def topic_names(self) -> list[str]:
+        """The topics of the namespace, on all selected shards."""
+        return sorted({row["topic"] for row in self.collect(lambda conn: list_topics(conn, namespace=self.namespace))})
+
+    def event_types(self) -> list[str]:
+        """The registered types of events."""
+        return sorted({row["name"] for row in self.collect(lambda conn: list_event_types(conn, namespace=self.namespace))})
+
+    def text(self, name: str) -> str:
+        """A field of the form, without blanks around it. A browser sends line breaks as CR LF."""
+        return self.form.get(name, "").replace("\r\n", "\n").strip()
+
+    def whole_number(self, name: str) -> int | None:
+        """A field of the form; None if it is empty. Raises Invalid for what is no whole number."""
+        text = self.text(name)
+        digits = text.removeprefix("-")
+        if text and (not digits.isascii() or not digits.isdigit() or len(digits) > DIGITS_MAX):
+            raise Invalid(f"{name} must be a whole number, not {text!r}")
+        return int(text) if text else None
+
+    def choice(self, name: str, choices: Sequence[str]) -> str:
+        """A field of the form; the first choice if it is empty. Raises Invalid for what is no choice."""
+        text = self.text(name) or choices[0]
+        if text not in choices:
+            raise Invalid(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
     def change(
         self,
         what: str,
@@ -195,12 +237,21 @@ class View:
         """A payload without the fields that this person's role must not see."""
         return mask_payload(payload, self.hidden_fields)
 
-    def url(self, path: str, **parameters: object) -> str:
-        """The address of a page of the console, with the selected shard and namespace."""
+    def url(self, path: str, *names: str, **parameters: object) -> str:
+        """The address of a page of the console, with the selected shard and namespace; `names` are further parts of the path."""
         chosen = {name: self.query[name] for name in ("namespace", "shard") if self.query.get(name)}
         words = {name: str(value) for name, value in {**chosen, **parameters}.items() if value not in (None, "")}
         base = str(self.request.scope.get("root_path", "")).rstrip("/")
-        return f"{base}{path}" + (f"?{urlencode(words)}" if words else "")
+        parts = "".join(f"/{quote(name, safe='')}" for name in names)
+        return f"{base}{path}{parts}" + (f"?{urlencode(words)}" if words else "")
+
+    def link(self, path: str, *fields: str) -> Callable[[Row], str]:
+        """The page of a row of a table: `fields` of the row are further parts of the path."""
+        return lambda row: self.url(path, *(str(row[field]) for field in fields))
+
+    def on_shard(self, shard: str) -> dict[str, str]:
+        """The parameter of an address that selects a shard, where there are several."""
+        return {"shard": shard} if len(self.shards) > 1 else {}
 
     def here(self, **parameters: object) -> str:
         """The address of this view with other parameters; None removes one."""

@@ -208,7 +208,7 @@ def _change_one(view: View, what: str, act: Callable[[Connection, list[UUID]], i
 def change_selected(view: View) -> Done:
     """Cancels, runs or reorders all actions of the selection; the number is in the answer."""
     what = view.form.get("what", "")
-    selection = {field: view.form.get(field, "").strip() or None for field in ("action", "key", "state")}
+    selection = {field: view.text(field) or None for field in ("action", "key", "state")}
     if not any(selection.values()):
         raise Invalid("choose actions by name, key or state first: without a selection the whole queue would change")
     chosen = {**selection, "namespace": view.namespace}
@@ -233,7 +233,7 @@ def change_selected(view: View) -> Done:
 
 def pause(view: View) -> Done:
     """Pauses or resumes the queue, or the actions of a name."""
-    name, is_pause = view.form.get("action", "").strip(), view.form.get("what") != "resume"
+    name, is_pause = view.text("action"), view.form.get("what") != "resume"
     kind: actions.PauseKind = "action" if name else "queue"
     call = actions.pause if is_pause else actions.resume
     view.change(
@@ -250,10 +250,10 @@ def action_url(view: View, action_id: UUID) -> str:
 
 
 def _priority(view: View) -> int:
-    text = view.form.get("priority", "").strip()
-    if not text.removeprefix("-").isdigit():
-        raise Invalid(f"the priority must be a whole number, not {text!r}")
-    return int(text)
+    priority = view.whole_number("priority")
+    if priority is None:
+        raise Invalid("give a priority, a whole number")
+    return priority
 
 
 def _id(view: View) -> UUID:
@@ -264,14 +264,7 @@ def _id(view: View) -> UUID:
 
 
 def _find(view: View, action_id: UUID) -> tuple[Target, ActionOverview]:
-    missing: UnknownAction | None = None
-    for target in view.targets:
-        try:
-            with view.reading(target) as conn:
-                return target, action_overview(conn, action_id, namespace=view.namespace)
-        except UnknownAction as error:
-            missing = error
-    raise missing or UnknownAction(f"there is no action {action_id}")
+    return view.find(lambda conn: action_overview(conn, action_id, namespace=view.namespace))
 
 
 ROUTES = (

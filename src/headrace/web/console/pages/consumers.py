@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Literal, cast
-from urllib.parse import quote
 
 from headrace import consume
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
-from headrace.core import Invalid, LoggedEvent, UnknownConsumer
+from headrace.core import LoggedEvent, UnknownConsumer
 from headrace.db import Connection, query
 from headrace.node import list_nodes
 from headrace.web.console.routes import change, read
@@ -21,7 +20,6 @@ from headrace.web.console.view import Done, Page, View
 ORDERS = ("partition", "topic")
 STARTS = ("earliest", "latest")
 POLICIES = ("retry", "stop", "dead-letter")
-ATTEMPTS_DIGITS_MAX = 6
 
 
 def list_consumers(view: View) -> Page:
@@ -35,8 +33,8 @@ def lag_table(view: View, *, topic: str | None = None) -> Table:
     groups = groupby(cursors, key=lambda row: (row["shard"], row["topic"], row["consumer"]))
     rows = [_with_trend(view, summarize(list(parts))) for _, parts in groups]
     columns = [
-        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
-        Column("consumer", link=lambda row: consumer_url(view, row["topic"], row["consumer"])),
+        Column("topic", link=view.link("/topics", "topic")),
+        Column("consumer", link=view.link("/consumers", "topic", "consumer")),
         Column("state", kind="state"),
         Column("lag_events", "lag", kind="number", hint="Events not handled yet"),
         Column("lag_s", "behind", kind="seconds", hint="Age of the oldest event that is not handled yet"),
@@ -54,7 +52,7 @@ def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
     """The consumers that are most behind."""
     slowest = sorted(rows, key=lambda row: (-row["lag_s"], -row["lag_events"]))[:count]
     columns = (
-        Column("name", "consumer", link=lambda row: consumer_url(view, row["topic"], row["consumer"])),
+        Column("name", "consumer", link=view.link("/consumers", "topic", "consumer")),
         Column("state", kind="state"),
         Column("lag_events", "lag", kind="number"),
         Column("lag_s", "behind", kind="seconds"),
@@ -145,9 +143,9 @@ def show_consumer(view: View) -> Page:
         "skipped": sum(max(-move["events"], 0) for move in moves or ()),
         "is_internal": name.startswith("headrace."),
         "is_own": not name.startswith(("headrace.", "relay.")),
-        "settings": settings_facts(settings),
+        "settings": _settings_facts(settings),
         "condition_error": settings.condition_error,
-        "fields": {**settings_fields(settings), **view.form},
+        "fields": {**_settings_fields(settings), **view.form},
         "policies": POLICIES,
         "series": [(row["shard"], row["trend"]) for row in summaries],
     }
@@ -192,7 +190,7 @@ def _move_table(moves: Sequence[Row]) -> Table:
 def pause(view: View) -> Done:
     """Pauses a consumer, on every selected shard."""
     topic, name, label = _names(view)
-    reason = view.form.get("reason", "").strip() or None
+    reason = view.text("reason") or None
     view.change(
         "consumer.pause",
         label,
@@ -219,7 +217,7 @@ def resume(view: View) -> Done:
 def seek(view: View) -> Done:
     """Moves the cursors, after the person has seen the preview."""
     topic, name, label = _names(view)
-    target = view.form.get("to", "").strip()
+    target = view.text("to")
     moves = view.change(
         "consumer.seek",
         label,
@@ -232,9 +230,29 @@ def seek(view: View) -> Done:
 
 
 def alter(view: View) -> Done:
-    """Changes failure policy and condition."""
-    topic, name, _ = _names(view)
-    return replace(alter_settings(view, topic, name), url=consumer_url(view, topic, name))
+    """Changes failure policy and condition on every selected shard; cursors, order and pauses between attempts stay."""
+    topic, name, label = _names(view)
+    policy, where = _read_policy(view), view.text("where") or None
+
+    def act(conn: Connection) -> None:
+        before = consume.get_consumer(conn, topic, name, namespace=view.namespace)
+        consumer = consume.Consumer(
+            topic=topic,
+            name=name,
+            handler=_no_handler,
+            ordered_by=before.ordered_by,
+            failure=replace(policy, backoff_s=before.backoff_s, backoff_max_s=before.backoff_max_s, key_order=before.key_order),
+            where=where,
+            namespace=view.namespace,
+        )
+        consume.create_consumer(conn, consumer)
+
+    def state(conn: Connection) -> object:
+        settings = asdict(consume.get_consumer(conn, topic, name, namespace=view.namespace))
+        return {field: settings[field] for field in ("attempts_max", "when_exhausted", "condition")}
+
+    view.change("consumer.alter", label, act, state=state)
+    return Done(f"consumer {label} changed", consumer_url(view, topic, name))
 
 
 def create_form(view: View) -> Page:
@@ -245,15 +263,15 @@ def create_form(view: View) -> Page:
 def create(view: View) -> Done:
     """Creates a consumer on every selected shard, before a node runs it."""
     form = view.form
-    topic, name = form.get("topic", "").strip(), form.get("consumer", "").strip()
+    topic, name = view.text("topic"), view.text("consumer")
     consumer = consume.Consumer(
         topic=topic,
         name=name,
-        handler=no_handler,
-        ordered_by=cast("Literal['partition', 'topic']", one_of(form.get("ordered_by"), ORDERS)),
-        start=cast("Literal['earliest', 'latest']", one_of(form.get("start"), STARTS)),
-        failure=read_policy(form),
-        where=read_condition(form),
+        handler=_no_handler,
+        ordered_by=cast("Literal['partition', 'topic']", view.choice("ordered_by", ORDERS)),
+        start=cast("Literal['earliest', 'latest']", view.choice("start", STARTS)),
+        failure=_read_policy(view),
+        where=view.text("where") or None,
         namespace=view.namespace,
     )
     view.change(
@@ -266,7 +284,7 @@ def create(view: View) -> Done:
 
 
 def consumer_url(view: View, topic: str, consumer: str) -> str:
-    return view.url(f"/consumers/{quote(topic, safe='')}/{quote(consumer, safe='')}")
+    return view.url("/consumers", topic, consumer)
 
 
 def _names(view: View) -> tuple[str, str, str]:
@@ -279,35 +297,21 @@ def _state(conn: Connection, view: View, topic: str, name: str) -> object:
     return [{"partition": lag.partition, "position": lag.position, "state": lag.state} for lag in lags]
 
 
-def read_policy(form: Mapping[str, str]) -> consume.Failure:
+def _read_policy(view: View) -> consume.Failure:
     """The failure policy that a form asks for."""
-    policy, attempts = one_of(form.get("on_failure"), POLICIES), form.get("attempts", "").strip()
-    if attempts and (not attempts.isdigit() or len(attempts) > ATTEMPTS_DIGITS_MAX):
-        raise Invalid(f"attempts must be a whole number, not {attempts!r}")
-    count = int(attempts) if attempts else None
+    policy, attempts = view.choice("on_failure", POLICIES), view.whole_number("attempts")
     if policy == "stop":
         return consume.Failure.stop()
     if policy == "retry":
-        return consume.Failure.retry(attempts=count)
-    return consume.Failure.dead_letter(attempts=count) if count else consume.Failure.dead_letter()
+        return consume.Failure.retry(attempts=attempts)
+    return consume.Failure.dead_letter(attempts=attempts) if attempts else consume.Failure.dead_letter()
 
 
-def read_condition(form: Mapping[str, str]) -> str | None:
-    """The condition of a form; None for all events."""
-    return form.get("where", "").replace("\r\n", "\n").strip() or None
-
-
-def one_of(text: str | None, choices: Sequence[str]) -> str:
-    if text and text not in choices:
-        raise Invalid(f"{text!r} is not one of {', '.join(choices)}")
-    return text or choices[0]
-
-
-def no_handler(_event: LoggedEvent, _conn: Connection) -> None:
+def _no_handler(_event: LoggedEvent, _conn: Connection) -> None:
     """Stands in for the handler, which only a node has."""
 
 
-def settings_facts(settings: consume.ConsumerSettings) -> list[tuple[str, object]]:
+def _settings_facts(settings: consume.ConsumerSettings) -> list[tuple[str, object]]:
     """The settings in words."""
     facts: list[tuple[str, object]] = [
         ("Order", "by partition" if settings.ordered_by == "partition" else "the whole topic"),
@@ -329,7 +333,7 @@ def _policy_words(settings: consume.ConsumerSettings) -> str:
     return "it is retried for ever" if attempts is None else f"{attempts} attempts, then the partition stops"
 
 
-def settings_fields(settings: consume.ConsumerSettings) -> dict[str, str]:
+def _settings_fields(settings: consume.ConsumerSettings) -> dict[str, str]:
     """The settings as the fields of the form."""
     is_stop = settings.when_exhausted == "stop" and settings.attempts_max == 1
     return {
@@ -337,31 +341,6 @@ def settings_fields(settings: consume.ConsumerSettings) -> dict[str, str]:
         "attempts": "" if is_stop or settings.attempts_max is None else str(settings.attempts_max),
         "where": settings.condition or "",
     }
-
-
-def alter_settings(view: View, topic: str, name: str) -> Done:
-    """Changes failure policy and condition on every selected shard; cursors, order and pauses between attempts stay."""
-    policy, where = read_policy(view.form), read_condition(view.form)
-
-    def act(conn: Connection) -> None:
-        before = consume.get_consumer(conn, topic, name, namespace=view.namespace)
-        consumer = consume.Consumer(
-            topic=topic,
-            name=name,
-            handler=no_handler,
-            ordered_by=before.ordered_by,
-            failure=replace(policy, backoff_s=before.backoff_s, backoff_max_s=before.backoff_max_s, key_order=before.key_order),
-            where=where,
-            namespace=view.namespace,
-        )
-        consume.create_consumer(conn, consumer)
-
-    def state(conn: Connection) -> object:
-        settings = asdict(consume.get_consumer(conn, topic, name, namespace=view.namespace))
-        return {field: settings[field] for field in ("attempts_max", "when_exhausted", "condition")}
-
-    view.change("consumer.alter", f"{topic}/{name}", act, state=state)
-    return Done(f"consumer {topic}/{name} changed", "")
 
 
 ROUTES = (

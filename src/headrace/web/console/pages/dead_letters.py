@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from threading import Lock, Thread
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from headrace import actions
-from headrace.core import Conflict, HeadraceError, Invalid, RawJSON, UnknownDeadLetter, decode
+from headrace.core import Conflict, Invalid, RawJSON, decode
 from headrace.db import Connection, Target, fetch_value, query
 from headrace.web.console.pages.versions import DiffLine, diff_lines
 from headrace.web.console.routes import change, read
-from headrace.web.console.site import Site
+from headrace.web.console.site import Job
 from headrace.web.console.tables import Column, Row, Table, fetch_dicts
 from headrace.web.console.texts import format_number, payload_text
 from headrace.web.console.view import Done, Page, View
 
 STEP = 200
 """Dead letters of one transaction."""
-KEPT_MAX = 100
 PAGE_ROWS = 100
 EXPORT_ROWS = 10_000
 DISCARD_MAX = 10_000
@@ -145,7 +142,7 @@ def show_group(view: View) -> Page:
     )
     is_one_shard = len(view.targets) == 1
     shown = letters[:rows] if is_one_shard else letters
-    redrive = last_redrive(view.site, _job(view, group))
+    redrive = view.site.jobs.find(_job_key(view, group))
     values = {
         "group": group,
         "first_page": view.here(after=None) if after else None,
@@ -194,7 +191,7 @@ def redrive_group(view: View) -> Done:
         return _redrive_first(view, group)
     total = _count(view, group)
     view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
-    if not start_redrive(view.site, _job(view, group), total.letters, RedriveSteps(view, group)):
+    if not view.site.jobs.start(_job_key(view, group), Redrive(view, group, total.letters), Redrive.run):
         raise Conflict("a redrive of this group is running; wait for its end")
     return Done(f"{total} dead letters of {group.label} are sent to their handlers again", group.url(view))
 
@@ -211,95 +208,34 @@ def _redrive_first(view: View, group: Group) -> Done:
     raise Conflict("this group has no dead letters any more")
 
 
-class RedriveSteps:
-    """Redrives the letters of a group, a few at each call, until a call returns 0.
+class Redrive(Job):
+    """Redrives the letters of a group, in small transactions: one for many thousands would hold locks for long and show nothing until
+    its end. Each is a change of its own with its own audit event; a console that is stopped leaves the rest as dead letters.
 
     Only those that were dead when it began, by the clock of their own shard: one that dies again is left for a person to see."""
 
-    def __init__(self, view: View, group: Group) -> None:
+    def __init__(self, view: View, group: Group, total: int) -> None:
+        super().__init__(total)
         self._view = view
         self._group = group
         self._targets = view.targets
-        self._after = {target.name: 0 for target in self._targets}
         self._started_at: dict[str, datetime] = {}
         for target in self._targets:
             with view.reading(target) as conn:
                 self._started_at[target.name] = fetch_value(conn, "select headrace.clock()", ())
 
-    def __call__(self) -> int:
+    def run(self) -> None:
         for target in self._targets:
-            while letters := self._next_letters(target):
-                self._after[target.name] = letters[-1]["place"]
-                ids = [str(row["id"]) for row in letters if row["buried_at"] < self._started_at[target.name]]
-                if ids and (count := change_letters(self._view, "redrive", ids, target)):
-                    return count
-        return 0
+            after = 0
+            while letters := self._next_letters(target, after):
+                after = letters[-1]["place"]
+                if ids := [str(row["id"]) for row in letters if row["buried_at"] < self._started_at[target.name]]:
+                    self.done += change_letters(self._view, "redrive", ids, target)
+                    self.total = max(self.done, self.total)
 
-    def _next_letters(self, target: Target) -> list[Row]:
+    def _next_letters(self, target: Target, after: int) -> list[Row]:
         with self._view.reading(target) as conn:
-            return self._group.letters(self._view, conn, after=self._after[target.name], limit=STEP, only_open=True)
-
-
-@dataclass(frozen=True)
-class Redrive:
-    """A redrive of a group: how far it is. It runs in the background, in small transactions.
-
-    A group may have many thousands of dead letters. One transaction for all would hold locks for long and show nothing until its end.
-    Each step is a change of its own with its own audit event; a console that is stopped leaves the rest as dead letters."""
-
-    total: int
-    done: int
-    is_running: bool = True
-    error: str | None = None
-
-    @property
-    def percent(self) -> int:
-        return 100 if not self.total else self.done * 100 // self.total
-
-
-_redrives: WeakKeyDictionary[Site, dict[tuple[object, ...], Redrive]] = WeakKeyDictionary()
-
-
-_lock = Lock()
-
-
-def last_redrive(site: Site, key: tuple[object, ...]) -> Redrive | None:
-    """The last redrive of a group since this console started."""
-    with _lock:
-        return _redrives.get(site, {}).get(key)
-
-
-def start_redrive(site: Site, key: tuple[object, ...], total: int, step: Callable[[], int]) -> bool:
-    """Calls `step`, which returns how many it redrove, until it returns 0. False if a redrive of this group is running."""
-    with _lock:
-        known = _redrives.setdefault(site, {})
-        if key in known and known[key].is_running:
-            return False
-        if len(known) >= KEPT_MAX:
-            for old in [name for name, redrive in known.items() if not redrive.is_running]:
-                del known[old]
-        known[key] = Redrive(total, 0)
-    Thread(target=_run_redrive, args=(site, key, step), name="headrace-redrive", daemon=True).start()
-    return True
-
-
-def _run_redrive(site: Site, key: tuple[object, ...], step: Callable[[], int]) -> None:
-    error = None
-    try:
-        while count := step():
-            _count_redriven(site, key, count)
-    except HeadraceError as failure:
-        error = str(failure)
-    finally:
-        with _lock:
-            _redrives[site][key] = replace(_redrives[site][key], is_running=False, error=error)
-
-
-def _count_redriven(site: Site, key: tuple[object, ...], count: int) -> None:
-    with _lock:
-        redrive = _redrives[site][key]
-        done = redrive.done + count
-        _redrives[site][key] = replace(redrive, done=done, total=max(done, redrive.total))
+            return self._group.letters(self._view, conn, after=after, limit=STEP, only_open=True)
 
 
 def discard_group(view: View) -> Done:
@@ -329,8 +265,8 @@ def change_letters(view: View, what: str, ids: Sequence[str], target: Target) ->
     return count
 
 
-def _job(view: View, group: Group) -> tuple[object, ...]:
-    return (view.user.role, view.namespace, view.shard, group)
+def _job_key(view: View, group: Group) -> tuple[object, ...]:
+    return ("redrive", view.user.role, view.namespace, view.shard, group)
 
 
 def letter_url(view: View, letter_id: str, path: str = "letter", **parameters: object) -> str:
@@ -339,14 +275,7 @@ def letter_url(view: View, letter_id: str, path: str = "letter", **parameters: o
 
 def find_letter(view: View, letter_id: str) -> tuple[Target, actions.DeadLetter]:
     """A dead letter and its shard; raises UnknownDeadLetter."""
-    missing: UnknownDeadLetter | None = None
-    for target in view.targets:
-        try:
-            with view.reading(target) as conn:
-                return target, actions.get_dead_letter(conn, letter_id, namespace=view.namespace)
-        except UnknownDeadLetter as error:
-            missing = error
-    raise missing or UnknownDeadLetter(f"there is no dead letter {letter_id}")
+    return view.find(lambda conn: actions.get_dead_letter(conn, letter_id, namespace=view.namespace))
 
 
 def show_letter(view: View) -> Page:

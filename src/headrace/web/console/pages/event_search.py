@@ -28,7 +28,14 @@ from headrace.lang.condition import (
     parse,
     to_python,
 )
-from headrace.log.archive import RowFilter, StoredRange, find_position_at, read_stored_events
+from headrace.log.archive import (
+    RowFilter,
+    StoredRange,
+    find_position_at,
+    find_stored_range,
+    read_stored_events,
+    read_stored_events_at,
+)
 from headrace.web.console.tables import Row
 from headrace.web.console.view import View
 
@@ -45,6 +52,7 @@ FETCH_MAX = 2_000
 LARGE_BYTES = 4_000_000
 """A search that has read this much may end before its first window does."""
 ARCHIVE_WINDOW_MAX = 8_000
+POSITION_DIGITS_MAX = 18
 OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -237,6 +245,21 @@ def to_shown(view: View, row: StoredEvent, *, is_archived: bool) -> ShownEvent:
     headers = decode_json(row.headers)
     masked = {"payload": payload, "headers": headers if isinstance(headers, dict) else {}}
     return ShownEvent(**(row.values() | masked), is_archived=is_archived)
+
+
+def parse_position(text: str) -> int | None:
+    """A position as it was typed; None for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= POSITION_DIGITS_MAX else None
+
+
+def find_stored_event(view: View, topic: str, position: int) -> tuple[str, StoredEvent] | None:
+    """The event at a position of a topic, in the log or the archive, and its shard; the first where several have one."""
+
+    def read_event(conn: Connection) -> StoredEvent | None:
+        span = find_stored_range(conn, topic, namespace=view.namespace)
+        return read_stored_events_at(conn, span, [position]).get(position)
+
+    return next(((shard, event) for shard, event in view.each_shard(read_event) if event is not None), None)
 
 
 def position_at(conn: Connection, span: StoredRange, at: datetime) -> int:

@@ -6,15 +6,11 @@ address starts it and finds it again, so a backtest can be shared like any view.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
-from threading import Lock, Thread
 from time import monotonic
-from urllib.parse import quote
-from weakref import WeakKeyDictionary
 
-from headrace.core import Conflict, HeadraceError, Invalid
+from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Target, parse_time
 from headrace.lang.condition import Condition, ConditionError, explain, parse, to_python
 from headrace.log.archive import RowFilter, StoredRange, find_stored_range, read_stored_events
@@ -28,7 +24,7 @@ from headrace.web.console.pages.event_search import (
     position_at,
     to_shown,
 )
-from headrace.web.console.site import Site
+from headrace.web.console.site import Job
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import View
 
@@ -37,13 +33,9 @@ WINDOW = 20_000
 UNWATCHED_S = 120.0
 """A backtest that nobody has looked at for this time ends."""
 RUNNING_MAX = 2
-KEPT_MAX = 20
 EVENTS = (100, 500, 1_000)
 """On how many of the newest events of its type a rule can be tried."""
 SHOWN_MAX = 15
-
-
-_Key = tuple[object, ...]
 
 
 @dataclass
@@ -119,7 +111,7 @@ def _try(view: View, trial: Trial, shard: str, event: ShownEvent, condition: Con
                 "shard": shard,
                 "position": event.position,
                 "event_id": event.event_id,
-                "url": view.url(f"/events/{quote(str(event.event_id))}"),
+                "url": view.url(f"/events/{event.event_id}"),
                 "at": event.appended_at,
                 "key": event.key,
                 "answer": text.text,
@@ -141,53 +133,33 @@ def trial_table(trial: Trial) -> Table:
 
 
 @dataclass
-class Backtest:
-    """A backtest and how far it is."""
+class Backtest(Job):
+    """A backtest: its total and what is done are counted in positions."""
 
-    has_other: bool
+    has_other: bool = False
     """There is a rule of today to compare with."""
-    total: int = 0
-    """Positions to read."""
-    done: int = 0
     counts: Counts = field(default_factory=Counts)
     days: dict[date, Counts] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     """The newest events that fire, or whose answer changes."""
-    is_running: bool = True
     is_unwatched: bool = False
-    error: str | None = None
     started_at: float = field(default_factory=monotonic)
     seconds: float = 0.0
     seen_at: float = field(default_factory=monotonic)
 
-    @property
-    def percent(self) -> int:
-        return 100 if not self.total else self.done * 100 // self.total
-
-
-_backtests: WeakKeyDictionary[Site, dict[_Key, Backtest]] = WeakKeyDictionary()
-
-
-_lock = Lock()
-
 
 def find_backtest(view: View, rule: Rule, before: Rule | None, start: str) -> Backtest:
     """The backtest of this rule from a position or time on; it starts if there is none. Raises Conflict if too many run."""
-    key: _Key = (view.user.role, view.namespace, view.shard, rule, before, start)
-    with _lock:
-        known = _backtests.setdefault(view.site, {})
-        backtest = known.get(key)
-        if backtest is None or (backtest.is_unwatched and not backtest.is_running):
-            if sum(other.is_running for other in known.values()) >= RUNNING_MAX:
-                raise Conflict(f"{RUNNING_MAX} backtests are running in this console; wait for the end of one")
-            for old in [name for name, other in known.items() if not other.is_running][: max(0, len(known) - KEPT_MAX + 1)]:
-                del known[old]
-            run = _Run(view, rule, before, start)
-            backtest = known[key] = run.backtest
-            view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
-            Thread(target=run, name="headrace-backtest", daemon=True).start()
-        backtest.seen_at = monotonic()
-        return backtest
+    key = ("backtest", view.user.role, view.namespace, view.shard, rule, before, start)
+    backtest = view.site.jobs.find(key)
+    if not isinstance(backtest, Backtest) or (backtest.is_unwatched and not backtest.is_running):
+        run = _Run(view, rule, before, start)
+        backtest = run.backtest
+        view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
+        if not view.site.jobs.start(key, backtest, run, running_max=RUNNING_MAX):
+            raise Conflict(f"{RUNNING_MAX} backtests are running in this console; wait for the end of one")
+    backtest.seen_at = monotonic()
+    return backtest
 
 
 class _Run:
@@ -216,21 +188,16 @@ class _Run:
             raise Invalid("each shard has its own positions; select a shard, or use a time")
         return replace(span, first=min(max(int(start[:18]), span.first), span.until))
 
-    def __call__(self) -> None:
-        backtest = self.backtest
-        try:
-            for target, span in self._spans:
-                for part in _windows(span):
-                    self._read(target, part)
-                    backtest.done += part.until - part.first
-                    backtest.seconds = monotonic() - backtest.started_at
-                    if monotonic() - backtest.seen_at > UNWATCHED_S:
-                        backtest.is_unwatched = True
-                        return
-        except HeadraceError as error:
-            backtest.error = str(error)
-        finally:
-            backtest.is_running = False
+    def __call__(self, backtest: Backtest) -> None:
+        for target, span in self._spans:
+            for first in range(span.first, span.until, WINDOW):
+                part = replace(span, first=first, until=min(first + WINDOW, span.until))
+                self._read(target, part)
+                backtest.done += part.until - part.first
+                backtest.seconds = monotonic() - backtest.started_at
+                if monotonic() - backtest.seen_at > UNWATCHED_S:
+                    backtest.is_unwatched = True
+                    return
 
     def _read(self, target: Target, part: StoredRange) -> None:
         rows = RowFilter(types=(self._rule.event_type,))
@@ -252,14 +219,8 @@ class _Run:
             del backtest.rows[:-SHOWN_MAX]
 
 
-def _windows(span: StoredRange) -> Iterator[StoredRange]:
-    for first in range(span.first, span.until, WINDOW):
-        yield replace(span, first=first, until=min(first + WINDOW, span.until))
-
-
 def _event_row(view: View, topic: str, target: Target, event: ShownEvent, live: bool) -> Row:
     place = {"topic": topic, "position": event.position}
-    shard = {"shard": target.name} if len(view.shards) > 1 else {}
     return {
         "shard": target.name,
         "position": event.position,
@@ -267,7 +228,7 @@ def _event_row(view: View, topic: str, target: Target, event: ShownEvent, live: 
         "key": event.key,
         "change": "no more" if live else "new",
         "event_id": event.event_id,
-        "url": view.url(f"/events/{quote(str(event.event_id))}", **shard, **place),
+        "url": view.url(f"/events/{event.event_id}", **view.on_shard(target.name), **place),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, cast
-from urllib.parse import quote
 
 from headrace.core import Invalid
 from headrace.db import Connection, parse_interval, query
@@ -57,31 +56,31 @@ def create_form(view: View) -> Page:
 def create(view: View) -> Done:
     """Creates a topic on every selected shard."""
     form = view.form
-    name = form.get("topic", "").strip()
+    name = view.text("topic")
 
     def act(conn: Connection) -> int:
-        retention = form.get("retention", "").strip()
+        retention = view.text("retention")
         return log.create_topic(
             conn,
             name,
-            partitions=_whole_number(form.get("partitions") or "1", "partitions"),
+            partitions=view.whole_number("partitions") or 1,
             retention=parse_interval(conn, retention) if retention and retention != FOREVER else None,
-            time_partition=cast("Literal['day', 'week', 'month']", _one_of(form.get("time_partition") or "month", WIDTHS)),
-            clock=cast("log.Clock", _one_of(form.get("clock") or "server", CLOCKS)),
+            time_partition=cast("Literal['day', 'week', 'month']", view.choice("time_partition", WIDTHS)),
+            clock=cast("log.Clock", view.choice("clock", CLOCKS)),
             namespace=view.namespace,
         )
 
     view.change(
         "topic.create", name, act, details={key: form.get(key) for key in ("partitions", "retention", "time_partition", "clock")}
     )
-    return Done(f"topic {name} created", view.url(f"/topics/{quote(name, safe='')}"))
+    return Done(f"topic {name} created", view.url("/topics", name))
 
 
 def alter(view: View) -> Done:
     """Changes partitions, retention and whether the archive must hold what is dropped."""
     name, form = view.path["topic"], view.form
-    retention = form.get("retention", "").strip()
-    partitions = _whole_number(form["partitions"], "partitions") if form.get("partitions") else None
+    retention = view.text("retention")
+    partitions = view.whole_number("partitions")
 
     def act(conn: Connection) -> None:
         before = log.get_topic(conn, name, namespace=view.namespace)
@@ -97,7 +96,7 @@ def alter(view: View) -> Done:
         return {"partitions": topic.partitions, "retention": topic.retention or FOREVER, "archive": topic.archive}
 
     view.change("topic.alter", name, act, state=state)
-    return Done(f"topic {name} changed", view.url(f"/topics/{quote(name, safe='')}"))
+    return Done(f"topic {name} changed", view.url("/topics", name))
 
 
 def erase(view: View) -> Done | Page:
@@ -129,7 +128,7 @@ def erase(view: View) -> Done | Page:
     erasures = ", ".join(str(erasure.erasure_id) for _, erasure in results)
     return Done(
         f"erasure {erasures}: {rows} rows. Now run, where the archive is and as the owner of the tables: headrace topic erasures --finish",
-        view.url(f"/topics/{quote(name, safe='')}"),
+        view.url("/topics", name),
     )
 
 
@@ -147,7 +146,7 @@ def busiest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
     """The topics with the highest rates."""
     busiest = sorted(_with_rates(view, rows), key=lambda row: -(row["rate_now"] or 0))[:count]
     columns = (
-        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
+        Column("topic", link=view.link("/topics", "topic")),
         Column("events", kind="number"),
         Column("rate_now", "events/s", kind="number"),
         Column("rate", "last 30 min", kind="spark"),
@@ -157,7 +156,7 @@ def busiest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
 
 def _topic_table(view: View, rows: Sequence[Row]) -> Table:
     columns = (
-        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
+        Column("topic", link=view.link("/topics", "topic")),
         Column("partitions", kind="number", wide=True),
         Column("events", kind="number", hint="Events in the log"),
         Column("rate_now", "events/s", kind="number", hint="Events per second, as seen by this console"),
@@ -207,18 +206,6 @@ def _facts(row: Row) -> list[tuple[str, object]]:
         ("Clock", row["clock"]),
         ("Rules and correlators run on", row["engine"]),
     ]
-
-
-def _whole_number(text: str, name: str) -> int:
-    if not text.strip().isascii() or not text.strip().isdigit() or len(text) > 9:
-        raise Invalid(f"{name} must be a whole number, not {text!r}")
-    return int(text)
-
-
-def _one_of(text: str, choices: Sequence[str]) -> str:
-    if text not in choices:
-        raise Invalid(f"{text!r} is not one of {', '.join(choices)}")
-    return text
 
 
 ROUTES = (
