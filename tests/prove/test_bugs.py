@@ -17,7 +17,7 @@ RUNS = (
         minutes=0.15,
         faults=["open-transaction", "erase"],
         seed=2,
-        rate=60,
+        rate=30,
         bugs=(
             "serial-cursor",
             "no-fence",
@@ -44,7 +44,7 @@ RUNS = (
         minutes=0.1,
         faults=["kill-server"],
         seed=2,
-        rate=60,
+        rate=30,
         bugs=("ack-before-commit", "async-commit", "late-emitted-at", "state-after-output", "interrupted-is-done"),
         stalled_s=3,
         lead_s=2,

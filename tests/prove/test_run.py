@@ -47,7 +47,7 @@ def test_every_promise_holds_under_every_fault_once(tmp_path: Path) -> None:
     """All kinds except the kill of Spark, which the slow tests have, and those of relays to servers of their own; a full disk only for root, who may mount one."""
     faults = [name for name, fault in FAULTS.items() if not (fault.spark or fault.relays or (fault.opt_in and os.geteuid()))]
     failpoints = ["before:consumed", "after:consumed"]
-    options = Options(minutes=0.5, faults=faults, seed=shard_down_first(faults), rate=60, failpoints=failpoints)
+    options = Options(minutes=0.5, faults=faults, seed=shard_down_first(faults), rate=30, failpoints=failpoints)
     run = prove(replace(options, lead_s=4, pause_min_s=0.3, fault_scale=0.4, lease_s=2))
     assert_held(run)
     records = run.evidence.faults
