@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PACKAGES = ("relay_target_file", "hook_signature_slack")
+PACKAGES = ("relay_target_file", "hook_signature_slack", "session_records")
 
 
 @pytest.fixture(scope="session")

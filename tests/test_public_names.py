@@ -16,7 +16,7 @@ SUBROOMS = {"definitions", "lang", "log", "observe", "spark", "web"}
 FOR_USERS: dict[str, set[str]] = {
     "actions": {"Pause", "QueueState"},
     "cli": {"app"},
-    "consume": {"SkippedEvent"},
+    "consume": {"SessionKind", "SkippedEvent"},
     "correlators": {"BatchResult", "EvidenceEvent", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
     "db": {"Grant", "Namespace"},
     "definitions": {"ActionName", "AppliedChange", "EventType"},

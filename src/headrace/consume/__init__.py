@@ -31,7 +31,7 @@ from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_afte
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.runner import ConsumerRunner
-from headrace.consume.sessions import ASYNCPG, check_session_option, session_kind
+from headrace.consume.sessions import ASYNCPG, SessionKind, check_session_option, session_kind
 from headrace.consume.signatures import Delivery, handler_name
 from headrace.consume.sources import Sources
 
@@ -54,6 +54,7 @@ __all__ = [
     "Numbers",
     "PsycopgConnection",
     "Seek",
+    "SessionKind",
     "SkippedEvent",
     "Sources",
     "call_handlers",

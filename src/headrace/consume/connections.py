@@ -6,8 +6,8 @@ ORM the handler uses; a lost connection raises psycopg.OperationalError, whateve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString, Protocol, TypeAlias
 
@@ -20,7 +20,7 @@ from psycopg.pq.abc import PGresult
 from psycopg.types.json import set_json_loads
 
 from headrace.consume.sessions.guard import TransactionGuard
-from headrace.consume.sessions.kinds import ASYNC_PSYCOPG, ASYNC_SESSION, DJANGO, PSYCOPG, SESSION, SessionStep
+from headrace.consume.sessions.kinds import ASYNC_PSYCOPG, ASYNC_SESSION, DJANGO, PSYCOPG, SESSION, SESSION_KINDS, SessionStep
 from headrace.consume.sessions.views import sync_view
 from headrace.core import JSON, Conflict, LoggedEvent, RawJSON, decode
 from headrace.db import AsyncConnection, Command, Parameter, Pool, connection_lost_error, exchange
@@ -302,6 +302,8 @@ class PsycopgConnection(HandlerConnection):
             from headrace.consume.sessions.django import async_django_on
 
             return async_django_on(self.conn, step, self._guard, self.after_commit)
+        if step.request.kind in SESSION_KINDS.names():
+            return self._open_async(step)
         raise _other_driver(step)
 
     def sync_session(self, step: SessionStep) -> AbstractContextManager[Any]:
@@ -315,7 +317,22 @@ class PsycopgConnection(HandlerConnection):
             from headrace.consume.sessions.django import django_on
 
             return django_on(self.conn, step, self._guard, self.after_commit)
+        if step.request.kind in SESSION_KINDS.names():
+            return self._open_sync(step)
         raise _other_driver(step)
+
+    @asynccontextmanager
+    async def _open_async(self, step: SessionStep) -> AsyncIterator[Any]:
+        """A session of a kind that another package adds. The guard looks after the session has ended."""
+        kind: Any = SESSION_KINDS.load(step.request.kind)
+        async with self._guard.around(None), kind.open(self.conn, step.request.session_class) as session:
+            yield session
+
+    @contextmanager
+    def _open_sync(self, step: SessionStep) -> Iterator[Any]:
+        kind: Any = SESSION_KINDS.load(step.request.kind)
+        with self._guard.around(None), kind.open(sync_view(self.conn), step.request.session_class) as session:
+            yield session
 
 
 def _other_driver(step: SessionStep) -> Conflict:

@@ -1,5 +1,5 @@
 """Session kinds: which connection or ORM session a handler asks for, by the annotation of its second parameter or by the
-application's `session`.
+application's `session`. Other packages add kinds by entry points.
 
 Classes are compared by name, so that no library is imported that the application does not use."""
 
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Protocol
 
 from headrace.consume.signatures import handler_name, innermost
-from headrace.core import Invalid
+from headrace.core import ExtensionPoint, Invalid
 
 ASYNC_SESSION, SESSION = "sqlalchemy.AsyncSession", "sqlalchemy.Session"
 ASYNC_PSYCOPG, PSYCOPG = "psycopg.AsyncConnection", "psycopg.Connection"
@@ -50,6 +51,26 @@ _SUPPORTED = (
 )
 
 
+class SessionKind(Protocol):
+    """A kind of session that another package adds. Its entry point is named after the class that handlers ask for: the top package,
+    a dot and the name of the class."""
+
+    is_async: bool
+    """True if handlers that ask for it are async functions; plain functions otherwise."""
+
+    def open(self, conn: Any, session_class: type | None) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+        """Gives a session in the open transaction of a psycopg connection: an AsyncConnection and an asynchronous context manager if
+        `is_async`, else a Connection and a plain one. `session_class` is the class that the handler asks for, which may be a subclass.
+
+        At the end of the block the session writes what it still holds. It leaves the transaction open: commit and rollback are
+        headrace's. What it raises fails the handler."""
+
+
+SESSION_KINDS: Final[ExtensionPoint[SessionKind]] = ExtensionPoint(
+    group="headrace.session_kinds", noun="session kind", own={}, contract=SessionKind
+)
+
+
 @dataclass(frozen=True)
 class SessionRequest:
     """What one handler gets as its second argument."""
@@ -58,6 +79,11 @@ class SessionRequest:
     option: Any = None
     """The class of the session; or where sessions come from: a sessionmaker, a pool, a mapping of these by shard; or the alias of
     a Django database."""
+
+    @property
+    def session_class(self) -> type | None:
+        """The class that the handler, or the application, asks for."""
+        return self.option if isinstance(self.option, type) else None
 
     @property
     def source(self) -> Any:
@@ -97,10 +123,9 @@ def session_kind(annotation: object) -> str | None:
 
 def _kind_of_class(annotation: type, known: Mapping[str, str] = _BY_CLASS) -> str | None:
     # A subclass of the application's counts as the class it inherits from.
-    for base in annotation.__mro__:
-        if kind := known.get(f"{base.__module__.partition('.')[0]}.{base.__name__}"):
-            return kind
-    return None
+    names = [f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in annotation.__mro__]
+    added = SESSION_KINDS.names() if known is _BY_CLASS else ()
+    return next((known.get(name) or name for name in names if name in known or name in added), None)
 
 
 def _kind_of_text(text: str) -> str | None:
@@ -108,7 +133,8 @@ def _kind_of_text(text: str) -> str | None:
     path = text.partition("[")[0].strip().strip("'\"")
     module, _, name = path.rpartition(".")
     if module:
-        return _BY_CLASS.get(f"{module.partition('.')[0]}.{name}")
+        path = f"{module.partition('.')[0]}.{name}"
+        return _BY_CLASS.get(path) or (path if path in SESSION_KINDS.names() else None)
     # `Connection` alone may be any library's.
     return {"AsyncSession": ASYNC_SESSION, "Session": SESSION}.get(name)
 
@@ -126,11 +152,11 @@ def request_for(handler: Callable[..., Any], app_session: object) -> SessionRequ
     kind = kind or (ASYNC_PSYCOPG if is_async else PSYCOPG)
     if kind == DJANGO:
         return SessionRequest(DJANGO, str(option).partition(":")[2] or "default" if isinstance(option, str) else "default")
-    if _IS_ASYNC[kind] != is_async:
+    if (_IS_ASYNC[kind] if kind in _IS_ASYNC else SESSION_KINDS.load(kind).is_async) != is_async:
         form = "an async function" if is_async else "a plain function"
         other = "a plain function (def)" if is_async else "an async function (async def)"
         raise Invalid(
-            f"handler {qualified_name(handler)} is {form} but gets {kind}; {_OTHER_FORM[kind]} in the annotation of its second "
+            f"handler {qualified_name(handler)} is {form} but gets {kind}; {_OTHER_FORM.get(kind, 'ask for another class')} in the annotation of its second "
             f"parameter, or make it {other}"
         )
     return SessionRequest(kind, option)

@@ -139,7 +139,7 @@ create table headrace_internal.log (
 ) partition by list (topic_id);
 
 -- An event as functions return it: its topic, and the columns of the log in their order, so that `l.*` of a log fills it. A new column of
--- events comes last in the outbox, the log and here: see docs/internals/recipes.md.
+-- events comes last in the outbox, the log and here: see docs/internals/recipes/event-column.md.
 create type headrace.logged_event as (
     topic       text,
     position    bigint,
