@@ -8,7 +8,10 @@ from headrace.cli.lazy_group import command_names
 from headrace.db.sql_files import sql_files
 from tests.docs.guide import DOCS
 
-ROWS = re.findall(r"^\| ([^|]+?) \| [^|]+\|$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+TEXT = (DOCS / "glossary.md").read_text(encoding="utf-8")
+PARTS = TEXT.split("|---|---|\n")[1:]
+"""The tables of nouns and of verbs, without their heads."""
+ROWS = re.findall(r"^\| ([^|]+?) \| [^|]+\|$", TEXT, re.MULTILINE)
 WORDS = {row.lower() for row in ROWS} - {"noun", "verb"}
 
 
@@ -24,6 +27,12 @@ def words_of(view: str) -> set[str]:
 
 KNOWN = {"history", "due"}
 """Plain words, after a noun."""
+
+
+def test_every_word_has_one_meaning() -> None:
+    for part in PARTS:
+        words = [word.lower() for word in re.findall(r"^\| ([^|]+?) \| ", part, re.MULTILINE) if word != "verb"]
+        assert words == sorted(set(words))
 
 
 def test_every_command_is_in_the_glossary() -> None:
