@@ -29,7 +29,7 @@ GUIDES = (
     "relays", "relay-targets", "http", "read", "spark", "spark-rules", "pipeline", "backtest", "archive", "namespaces", "security",
     "operations", "monitoring", "tracing", "console", "shards",
 )  # fmt: skip
-FOLDERS = {"tutorial": "Tutorial", "howto": "How to", "reference": "Reference", "adr": "Decisions"}
+FOLDERS = {"tutorial": "Tutorial", "howto": "How to", "reference": "Reference", "internals": "Internals", "adr": "Decisions"}
 
 SEARCH_SHIM = Library(
     "iframe-worker",
