@@ -66,6 +66,15 @@ def test_every_page_is_linked_from_the_index() -> None:
     assert [page.name for page in PAGES if page.name != "index.md" and f"]({page.relative_to(folder)})" not in index] == []
 
 
+def test_rooms_in_contributing_are_the_folders_of_the_code() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^      ((?:\w+/ ?)+)(.*)$", text, re.MULTILINE)
+    listed = {room for rooms, _ in lines for room in re.findall(r"\w+", rooms)}
+    assert listed == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    inside = [(rooms.partition("/")[0], folder) for rooms, text in lines for folder in re.findall(r"(\w+)/", text)]
+    assert [pair for pair in inside if not (PACKAGE / pair[0] / pair[1]).is_dir()] == []
+
+
 def test_checker_finds_what_does_not_exist() -> None:
     good = "`log/sql/tables.sql`, `rules/sql/functions/*.sql`, `log.outbox:publish`, `headrace.publish`, `headrace_internal.log`, `log/`"
     bad = ["log/nowhere.sql", "rules/*/none.py", "log.outbox:gone", "log.gone:publish", "headrace.gone", "gone/"]
