@@ -17,7 +17,7 @@ from bench.spark_match import mixture
 from headrace.correlators import Correlator
 from headrace.db import Target, connect
 from headrace.spark.backtest import BacktestSubject, backtest
-from headrace.spark.correlate import correlator_specs
+from headrace.spark.frames import correlator_specs
 
 if TYPE_CHECKING:
     import pyarrow as pa

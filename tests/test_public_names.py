@@ -73,6 +73,8 @@ FOR_USERS: dict[str, set[str]] = {
     "rules": {"FiredBatch", "WatchedTopic"},
     "schedules": {"Schedule", "ScheduleDefinition", "check_cron", "remove_cron_jobs"},
     "spark": {
+        "AnyCorrelator",
+        "AnyRule",
         "CorrelatorSpec",
         "LogProgress",
         "MicroBatch",
@@ -85,12 +87,11 @@ FOR_USERS: dict[str, set[str]] = {
         "match",
         "read",
         "register",
+        "state_schema",
         "stream_progress",
         "take_micro_batch",
     },
     "spark.backtest": {"Evidence", "KeyCounts", "Result", "Sample", "TokenCounts"},
-    "spark.correlate": {"AnyCorrelator"},
-    "spark.match": {"AnyRule"},
     "spark.pipeline": {"LedgerRow", "PipelineState"},
     "testing": {"DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event"},
     "web.console": {"HostLogin", "Login", "ProxyLogin"},
@@ -115,7 +116,7 @@ def is_package(name: str) -> bool:
 
 
 def room_of(module: str) -> str:
-    """The room of a module: `rules` for headrace.rules.engine, `spark.match` for headrace.spark.match.columns."""
+    """The room of a module: `rules` for headrace.rules.engine, `spark.frames` for headrace.spark.frames.matching."""
     parts = module.split(".")[1:3]
     nested = len(parts) == 2 and parts[0] in SUBROOMS and is_package(f"headrace.{parts[0]}.{parts[1]}")
     return ".".join(parts if nested else parts[:1])

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
-from headrace.spark.sink.options import KNOWN as SINK_OPTIONS
+from headrace.spark.sink import KNOWN as SINK_OPTIONS
 from headrace.spark.source.options import KNOWN as SOURCE_OPTIONS
 from tests.builders import drain, topic
 from tests.docs import guide

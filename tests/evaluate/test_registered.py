@@ -9,13 +9,11 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from headrace.evaluate import registered, stepping
+from headrace.evaluate import stepping, table_run
 from headrace.evaluate.classification import Classifier, make_groups
-from headrace.evaluate.general import GeneralRun
-from headrace.evaluate.registered import RegisterRun
-from headrace.evaluate.rows import STATE_SCHEMA, Rows
-from headrace.evaluate.sorting import sort_rows
+from headrace.evaluate.rows import STATE_SCHEMA, Rows, sort_rows
 from headrace.evaluate.stepping import as_rows, make_run
+from headrace.evaluate.table_run import RegisterRun, TableRun
 from headrace.lang.condition import Sample
 from headrace.lang.ecl import Table, compile, parse
 from headrace.spark import CorrelatorSpec
@@ -31,12 +29,12 @@ KEPT = (
 TIMED = "capture n = (object -> 'n')::int; push(x){do{sequential{a as t, b and <n > t.n>}} unless {after 1 s}}"
 
 
-def by_loop(table: Table, *, forgets: bool = False) -> GeneralRun:
+def by_loop(table: Table, *, forgets: bool = False) -> TableRun:
     return RegisterRun(table, evidence_max=EVIDENCE_MAX, forgets=forgets)
 
 
-def by_event(table: Table, *, forgets: bool = False) -> GeneralRun:
-    return GeneralRun(table, evidence_max=EVIDENCE_MAX, forgets=forgets)
+def by_event(table: Table, *, forgets: bool = False) -> TableRun:
+    return TableRun(table, evidence_max=EVIDENCE_MAX, forgets=forgets)
 
 
 def classified(pattern: str, samples: list[Sample], times: list[int], seed: int) -> pa.Table:
@@ -53,7 +51,7 @@ def classified(pattern: str, samples: list[Sample], times: list[int], seed: int)
 
 
 def run_in_two(
-    run: Callable[..., GeneralRun], table: Table, events: pa.Table, cut: int, *, forgets: bool
+    run: Callable[..., TableRun], table: Table, events: pa.Table, cut: int, *, forgets: bool
 ) -> tuple[list[object], list[object]]:
     """Two micro-batches that hand the states over, each fed in pieces of four rows: all outputs, and the states at the end."""
     states: dict[str, dict[str, object]] = {}
@@ -103,7 +101,7 @@ def test_random_patterns_give_the_same_by_both_ways() -> None:
 
 
 def test_more_states_and_facts_than_are_remembered_are_stepped_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registered, "NUMBERS_MAX", 2)
+    monkeypatch.setattr(table_run, "NUMBERS_MAX", 2)
     assert check(KEPT[0], *own_case(3), 3) > 0
 
 
@@ -120,24 +118,24 @@ def test_events_without_a_part_in_registers_are_passed_over(monkeypatch: pytest.
 
 
 def test_seeded_bug_in_the_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = registered.pass_rows
+    loop = table_run.pass_rows
 
     def forgetful(*arguments: object) -> tuple[int, int, int, bool]:
         row, state, count, is_anew = loop(*arguments)  # type: ignore[arg-type]
         return row, state, max(0, count - 1), is_anew
 
-    monkeypatch.setattr(registered, "pass_rows", forgetful)
+    monkeypatch.setattr(table_run, "pass_rows", forgetful)
     with pytest.raises(AssertionError):
         check(KEPT[0], *own_case(3), 3)
 
 
 @pytest.mark.parametrize(
     ("text", "way"),
-    [*((text, RegisterRun) for text in KEPT), ("each(3) {push(x){sequential{a, b}}}", GeneralRun), (TIMED, GeneralRun)],
+    [*((text, RegisterRun) for text in KEPT), ("each(3) {push(x){sequential{a, b}}}", TableRun), (TIMED, TableRun)],
 )
 def test_way_is_chosen_by_the_table(text: str, way: type, monkeypatch: pytest.MonkeyPatch) -> None:
     table = compile(parse(text))
     assert table.registers is not None
     assert type(make_run(table, evidence_max=1)) is way
     monkeypatch.setattr(stepping, "is_compiled", lambda: False)
-    assert type(make_run(table, evidence_max=1)) is GeneralRun
+    assert type(make_run(table, evidence_max=1)) is TableRun

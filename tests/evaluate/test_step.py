@@ -10,16 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.evaluate import kernel
-from headrace.evaluate import simple as simple_module
-from headrace.evaluate.general import GeneralRun
-from headrace.evaluate.multiplied import MultipliedRun
+from headrace.evaluate import automaton_run, kernel
+from headrace.evaluate.automaton_run import ProductRun
 from headrace.evaluate.rows import STATE_SCHEMA, Rows
 from headrace.evaluate.stepping import make_run, step
+from headrace.evaluate.table_run import TableRun
 from headrace.lang.ecl import (
     Event,
-    MultipliedTable,
     Pattern,
+    ProductAutomaton,
     Table,
     TableState,
     TimerFlood,
@@ -159,9 +158,9 @@ def test_table_of_several_units_steps_as_its_own_function(pattern: Pattern, sequ
 @pytest.mark.parametrize(
     ("text", "run"),
     [
-        ("repeat{push(x){loop(100){a}}}", MultipliedRun),
-        ("repeat{push(x){do{loop(100){a}} unless {after 1 s}}}", GeneralRun),
-        ("repeat{push(x){accumulate{loop(30){a},loop(30){b},loop(20){c}}}}", GeneralRun),
+        ("repeat{push(x){loop(100){a}}}", ProductRun),
+        ("repeat{push(x){do{loop(100){a}} unless {after 1 s}}}", TableRun),
+        ("repeat{push(x){accumulate{loop(30){a},loop(30){b},loop(20){c}}}}", TableRun),
     ],
 )
 def test_table_is_multiplied_out_if_it_is_small_and_has_no_timers(text: str, run: type) -> None:
@@ -173,15 +172,15 @@ def test_table_is_multiplied_out_if_it_is_small_and_has_no_timers(text: str, run
 def test_state_that_the_automaton_does_not_have_is_stepped_unit_by_unit() -> None:
     """A version that carried its states over may have states that no event leads to."""
     table = compile(parse("repeat{push(x){sequential{loop(100){a},loop(2){b}}}}"))
-    multiplied = MultipliedTable.of(table)
+    multiplied = ProductAutomaton.of(table)
     assert multiplied is not None
     early = step(rows_of(table, [("0", Event("a", 0))]), STATE_SCHEMA.empty_table(), table, evidence_max=EVIDENCE_MAX)
     units = list(early.states["units"][0].as_py())
     counter = next(at for at, value in enumerate(units) if value != multiplied.states[0][at])
     stranger = [*units[:counter], -7, *units[counter + 1 :]]
     states = early.states.set_column(1, STATE_SCHEMA.field(1), pa.array([stranger], pa.list_(pa.int32())))
-    assert type(make_run(table, evidence_max=EVIDENCE_MAX, states=early.states)) is MultipliedRun
-    assert type(make_run(table, evidence_max=EVIDENCE_MAX, states=states)) is GeneralRun
+    assert type(make_run(table, evidence_max=EVIDENCE_MAX, states=early.states)) is ProductRun
+    assert type(make_run(table, evidence_max=EVIDENCE_MAX, states=states)) is TableRun
 
 
 def test_seeded_bug_in_the_evidence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +188,7 @@ def test_seeded_bug_in_the_evidence_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     events = interleaved([[Event(letter, time) for time, letter in enumerate("abab")]])
     table = compile(parse("repeat{push(x){sequential{a,b}}}"))
     check(table, events, 2, None)
-    monkeypatch.setattr(simple_module, "TO_START", 0)
+    monkeypatch.setattr(automaton_run, "TO_START", 0)
     with pytest.raises(AssertionError):
         check(table, events, 2, None)
 

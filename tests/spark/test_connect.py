@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from headrace.db import Connection, Target
-from headrace.spark.java import ensure_java
+from headrace.spark.sessions import ensure_java
 from tests.builders import drain, numbers, topic
 from tests.spark.frames import publish_numbers, secret_file
 

@@ -16,7 +16,7 @@ import pytest
 from headrace.db import Connection, Target
 from headrace.log.outbox import publish
 from headrace.log.topics import read_log
-from headrace.spark.java import ensure_java
+from headrace.spark.sessions import ensure_java
 from tests.builders import ROOT, drain, topic
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.slow, pytest.mark.timeout(600)]

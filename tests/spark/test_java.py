@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.java import JAVA_MIN, ensure_java, java_version, without_vectors
+from headrace.spark.sessions import JAVA_MIN, ensure_java, java_version, without_vectors
 
 
 def test_packaged_java_runs_if_the_system_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
 from headrace.spark import LogProgress, stream_progress
-from headrace.spark.progress import job_description
+from headrace.spark.jobs import job_description
 from tests.builders import drain, topic
 from tests.spark.frames import publish_numbers, secret_file
 

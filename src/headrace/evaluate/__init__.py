@@ -4,17 +4,27 @@ Owns: the classification of events by whole columns, and the stepping of their p
 by numba where it is installed. Promises: the firings, outputs and evidence of the database's engines. Importing this room imports
 neither pyarrow nor numba."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from headrace.evaluate.specs import CorrelatorSpec, RuleSpec
 
 if TYPE_CHECKING:
     from headrace.evaluate.classification import Classifier, Group, make_groups
-    from headrace.evaluate.rows import BOTH_SCHEMA, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Rows, Stepped, concatenate, tagged
-    from headrace.evaluate.sorting import sort_rows
-    from headrace.evaluate.stepping import NUMBERED_SCHEMA, make_run, step
+    from headrace.evaluate.rows import (
+        BOTH_SCHEMA,
+        OUTPUT,
+        OUTPUT_SCHEMA,
+        STATE,
+        STATE_SCHEMA,
+        Rows,
+        Stepped,
+        concatenate,
+        sort_rows,
+        tagged,
+    )
+    from headrace.evaluate.stepping import NUMBERED_SCHEMA, WarmStates, make_run, step
     from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, HEAD, run_chunks, run_heads, unreadable
-    from headrace.evaluate.warm_states import WarmStates
 
 __all__ = [
     "BOTH_SCHEMA",
@@ -44,37 +54,13 @@ __all__ = [
     "unreadable",
 ]
 
-_MODULES = {
-    "BOTH_SCHEMA": "rows",
-    "CHUNK": "stream_chunks",
-    "CHUNK_SCHEMA": "stream_chunks",
-    "Classifier": "classification",
-    "Group": "classification",
-    "HEAD": "stream_chunks",
-    "NUMBERED_SCHEMA": "stepping",
-    "OUTPUT": "rows",
-    "OUTPUT_SCHEMA": "rows",
-    "Rows": "rows",
-    "STATE": "rows",
-    "STATE_SCHEMA": "rows",
-    "Stepped": "rows",
-    "WarmStates": "warm_states",
-    "concatenate": "rows",
-    "make_groups": "classification",
-    "make_run": "stepping",
-    "run_chunks": "stream_chunks",
-    "run_heads": "stream_chunks",
-    "sort_rows": "sorting",
-    "step": "stepping",
-    "tagged": "rows",
-    "unreadable": "stream_chunks",
-}
-"""The modules that need pyarrow, by the names they give."""
+_MODULES = ("classification", "rows", "stepping", "stream_chunks")
+"""They need pyarrow, and are imported when one of their names is used."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    if name in __all__:
+        for module in (import_module(f"{__name__}.{module}") for module in _MODULES):
+            if name in vars(module):
+                return vars(module)[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

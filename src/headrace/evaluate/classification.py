@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.evaluate.columns import Column, FieldReader, Integers, Texts
-from headrace.evaluate.conditions import TRUE, BatchTruths, Conditions, fold_constants
-from headrace.evaluate.pruning import RuleIndex
+from headrace.evaluate.conditions import TRUE, BatchTruths, Conditions, RuleIndex, fold_constants
 from headrace.evaluate.specs import CorrelatorSpec, RuleSpec
 from headrace.lang.condition import (
     Compare,
@@ -248,7 +247,7 @@ class _GroupClassifier:
             return pa.repeat(pa.scalar("", pa.string()), classified.batch.num_rows)
         columns = [classified.columns[field] for field in self._key_fields]
         if isinstance(key, Field) and isinstance(columns[0], Texts):
-            keys = columns[0].values
+            keys = columns[0].values.cast(pa.string())
             return keys if key.root == "key" else _shorten(keys)
         values: Iterable[Value | None] = columns[0].to_list()
         if self._key_function is not None:
@@ -292,11 +291,15 @@ def _symbols(
 
     type_column = columns[_TYPE]
     assert isinstance(type_column, Texts)
-    codes, names = type_column.dictionary
-    symbols = np.broadcast_to(decide(other), codes.shape)
-    for code, name in enumerate(names.to_pylist()):
-        if name in types:
-            symbols = np.where(codes == code, decide(types[name]), symbols)
+    codes, texts = type_column.dictionary
+    decisions = [*(types.get(name, other) for name in texts.to_pylist()), other]
+    # Most types have one symbol, whatever is in their events.
+    symbols = np.array([decision if isinstance(decision, int) else -1 for decision in decisions], np.int64)[codes]
+    if not isinstance(other, int):
+        symbols = np.where(symbols < 0, decide(other), symbols)
+    for code, decision in enumerate(decisions):
+        if decision is not other and not isinstance(decision, int):
+            symbols = np.where(codes == code, decide(decision), symbols)
     return symbols
 
 

@@ -53,9 +53,9 @@ class Integers:
 
 @dataclass
 class Texts:
-    """Texts; null is unknown."""
+    """Texts, as they are or as a dictionary; null is unknown."""
 
-    values: pa.StringArray
+    values: pa.StringArray | pa.DictionaryArray
 
     @cached_property
     def dictionary(self) -> tuple[NDArray[np.int64], pa.StringArray]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.evaluate.general import GeneralRun
+from headrace.evaluate.automaton_run import ProductRun, SimpleRun
 from headrace.evaluate.kernel import is_compiled
-from headrace.evaluate.multiplied import MultipliedRun
-from headrace.evaluate.registered import RegisterRun
-from headrace.evaluate.rows import OUTPUT_SCHEMA, STATE_ROW, STATE_SCHEMA, Rows, Stepped
-from headrace.evaluate.simple import SimpleRun
-from headrace.evaluate.sorting import sort_rows
-from headrace.lang.ecl import MultipliedTable, Table
+from headrace.evaluate.rows import OUTPUT_SCHEMA, STATE_ROW, STATE_SCHEMA, Rows, Stepped, sort_rows
+from headrace.evaluate.table_run import RegisterRun, TableRun
+from headrace.lang.ecl import ProductAutomaton, Table
 
 NUMBERED_SCHEMA = pa.schema([("number", pa.int32()), *OUTPUT_SCHEMA])
 """Outputs, with the number of their correlator among those that share a pass."""
@@ -36,11 +35,11 @@ def make_run(
         return SimpleRun(table, evidence_max=evidence_max, forgets=forgets)
     if table.registers is not None and not table.registers.each and not table.timers and is_compiled():
         return RegisterRun(table, evidence_max=evidence_max, forgets=forgets)
-    if (multiplied := MultipliedTable.of(table)) is not None:
-        run = MultipliedRun(table, multiplied, evidence_max=evidence_max, forgets=forgets)
+    if (multiplied := ProductAutomaton.of(table)) is not None:
+        run = ProductRun(table, multiplied, evidence_max=evidence_max, forgets=forgets)
         if states is None or run.knows(states):
             return run
-    return GeneralRun(table, evidence_max=evidence_max, until=until, forgets=forgets)
+    return TableRun(table, evidence_max=evidence_max, until=until, forgets=forgets)
 
 
 def step(
@@ -72,3 +71,35 @@ def as_rows(states: pa.Table, schema: pa.Schema) -> pa.Table:
     columns["offset"] = pa.array(np.full(states.num_rows, -1, np.int64))
     columns["event_id"] = pa.nulls(states.num_rows, pa.string())
     return pa.table(columns)
+
+
+KEYS_MAX = 2_000_000
+"""More keys than this are not kept: about a gigabyte."""
+
+
+class WarmStates:
+    """The states of one correlator's keys; keys without a state are known too."""
+
+    def __init__(self) -> None:
+        self._clear(None)
+
+    def _clear(self, stamp: object) -> None:
+        self._stamp = stamp
+        self._known = pa.array([], pa.string())
+        self._states = STATE_SCHEMA.empty_table()
+
+    def read(self, stamp: object, keys: pa.StringArray, load: Callable[[pa.StringArray], pa.Table]) -> pa.Table:
+        """The states of those keys that have one; those of keys that are not known are loaded."""
+        if stamp != self._stamp or len(self._known) > KEYS_MAX:
+            self._clear(stamp)
+        missing = keys.filter(pc.invert(pc.is_in(keys, value_set=self._known)))
+        if len(missing):
+            self._known = pa.concat_arrays([self._known, missing])
+            self._states = pa.concat_tables([self._states, load(missing)])
+        return self._states.filter(pc.is_in(self._states["key"], value_set=keys))
+
+    def write(self, stamp: object, changed: pa.Table) -> None:
+        """Takes over the changed states, which are of a new stamp."""
+        self._stamp = stamp
+        others = self._states.filter(pc.invert(pc.is_in(self._states["key"], value_set=changed["key"].combine_chunks())))
+        self._states = pa.concat_tables([others, changed]).combine_chunks()

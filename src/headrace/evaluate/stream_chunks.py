@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from headrace.evaluate.automaton_run import CellArrays, SimpleRun
 from headrace.evaluate.kernel import Flags, step_states
 from headrace.evaluate.rows import BOTH_SCHEMA, OUTPUT, STATE_ROW, STATE_SCHEMA, Rows, numbers, tagged
-from headrace.evaluate.simple import CellArrays, SimpleRun
 from headrace.lang.ecl import CHANGES, Table
 
 HEAD, CHUNK = 2, 3

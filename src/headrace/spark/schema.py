@@ -5,7 +5,7 @@ Names follow Kafka's source where it has the column. `offset` is the position; `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from headrace import core
 from headrace.core import Invalid
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 
@@ -36,6 +37,13 @@ _COLUMNS = {
     for column in (*core.EVENT_COLUMNS, core.EventColumn("shard", "text"))
     for name in [COLUMN_OF.get(column.name, column.name)]
 }
+_TEXT = ("string",)
+_FRAME_TYPES = dict.fromkeys(("key", "type", "payload", "topic", "event_id", "headers", "shard"), _TEXT) | {
+    "offset": ("bigint", "int", "smallint"),
+    "timestamp": ("timestamp",),
+    "appended_at": ("timestamp",),
+}
+"""What types the columns of a frame of events may have."""
 EVENT_COLUMNS = tuple(_COLUMNS[name] for name in dict.fromkeys((*_USUAL, *_COLUMNS)))
 
 
@@ -53,6 +61,12 @@ def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) 
     return schema
 
 
+def columns_for(roots: Iterable[str], *others: str) -> tuple[str, ...]:
+    """The columns that conditions over these roots read, and some others, in the order of a read."""
+    names = {*(COLUMN_OF.get(root, root) for root in roots), *others}
+    return tuple(column.name for column in EVENT_COLUMNS if column.name in names)
+
+
 def check_schema(schema: StructType, *, extracted: Sequence[str], has_typed_payload: bool = False) -> None:
     """Rejects a schema with an unknown column, or with a column of another type; a typed payload has a type of its own."""
     types = {column.name: column.type for column in EVENT_COLUMNS} | dict.fromkeys(extracted, "string")
@@ -62,3 +76,27 @@ def check_schema(schema: StructType, *, extracted: Sequence[str], has_typed_payl
             raise Invalid(f"the source has no column {field.name!r}; it has {', '.join(types)}")
         if type_ != types[field.name] and not (has_typed_payload and field.name == "payload"):
             raise Invalid(f"column {field.name!r} is {types[field.name]}, not {type_}; cast it after loading")
+
+
+def with_emitted_at(df: DataFrame, roots: Collection[str]) -> DataFrame:
+    """The frame with its `timestamp` also as `emitted_at`, the name in conditions, if they read it."""
+    from pyspark.sql import functions
+
+    return df.withColumn("emitted_at", functions.col("timestamp")) if "emitted_at" in roots else df
+
+
+def check_columns(columns: Sequence[str], needed: Iterable[str], roots: Iterable[str]) -> None:
+    """Raises Invalid for a frame that lacks a needed column, or one that conditions over these roots read."""
+    required = dict.fromkeys([*needed, *sorted(columns_for(roots))])
+    if missing := [column for column in required if column not in columns]:
+        raise Invalid(f"the frame has no column {', '.join(missing)}, which is needed; it has {', '.join(columns)}")
+
+
+def check_types(df: DataFrame) -> None:
+    """Raises Invalid for a frame whose columns of events have other types than events have."""
+    for field in df.schema.fields:
+        allowed = _FRAME_TYPES.get(field.name)
+        type_ = field.dataType.simpleString()
+        if allowed is not None and type_ not in allowed:
+            advice = "to_json(payload) makes a text of it" if field.name == "payload" else "cast it"
+            raise Invalid(f"column {field.name!r} of the frame is {type_}, not {allowed[0]}; {advice}")

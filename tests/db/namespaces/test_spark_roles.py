@@ -10,7 +10,7 @@ import pytest
 from headrace.core import Forbidden, UnknownTopic
 from headrace.db import Connection, Target
 from headrace.spark import event_schema
-from headrace.spark.sink.writer import EventWriter, SinkOptions
+from headrace.spark.sink import EventWriter, SinkOptions
 from tests.builders import drain
 from tests.db.namespaces.conftest import SignIn
 from tests.spark.frames import read_numbers, secret_file

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -13,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.evaluate import CorrelatorSpec
 from headrace.evaluate import stream_chunks as worker
 from headrace.evaluate.kernel import step_states
 from headrace.evaluate.rows import OUTPUT, OUTPUT_SCHEMA
 from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, run_chunks, run_heads
-from headrace.lang.ecl import Event, Pattern, Table, compile, parse
-from headrace.spark.correlate.chunks.driver import ChunkSummary, compose, start_states
-from headrace.spark.correlate.chunks.stream import Stream, symbols_of
+from headrace.lang.ecl import Event, Pattern, Table, compile, condition_fields, parse
+from headrace.spark.frames.correlation_tasks import ChunkSummary, classify_stream, compose, start_states
 from tests.evaluate.test_step import EVIDENCE_MAX, QUIET, OutputRows, _order, output_rows, referred, rows_of
 from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import event_lists, patterns
@@ -63,32 +62,20 @@ def in_chunks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tupl
     return run_partitions(table, [partial(part.to_batches, max_chunksize=4) for part in parts])
 
 
-@dataclass(frozen=True)
-class Part:
-    """A piece of a stream, in batches of four rows."""
-
-    rows: pa.Table
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return iter(self.rows.select(list(columns)).to_batches(max_chunksize=4))
-
-
 def by_tasks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple[OutputRows, int]:
-    """The same rows as tasks read them by themselves."""
+    """The same rows as tasks classify them. The pattern must use nothing but event types."""
     classified = one_stream(table, found)
     rows = pa.table(
         {
             "offset": classified["offset"],
             "event_id": classified["event_id"],
-            "type": [event.type for event in found],
+            "type": pa.array([event.type for event in found], pa.string()).dictionary_encode(),
             "appended_at": classified["time"].cast(pa.timestamp("us", "UTC")),
         }
     )
-    symbols = symbols_of(table)
-    assert symbols is not None
-    pieces = tuple(Part(part) for part in cut_rows(rows, cuts))
-    stream = Stream(pieces, *symbols)
-    return run_partitions(table, [partial(stream.rows, number) for number in range(len(pieces))])
+    spec = CorrelatorSpec(name="c", pattern="", compiled=table)
+    parts = [part.to_batches(max_chunksize=4) for part in cut_rows(rows, cuts)]
+    return run_partitions(table, [partial(classify_stream, part, spec) for part in parts])
 
 
 def expected(table: Table, found: Sequence[Event]) -> OutputRows:
@@ -106,7 +93,7 @@ def test_chunks_give_what_one_machine_gives(
     monkeypatch.setattr(worker, "HEAD_ROWS_MAX", most)
     outputs, _ = in_chunks(table, found, cuts)
     assert outputs == expected(table, found)
-    if symbols_of(table) is not None:
+    if not condition_fields(table):
         assert by_tasks(table, found, cuts)[0] == outputs
 
 

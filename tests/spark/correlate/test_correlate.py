@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from headrace.core import Invalid
+from headrace.evaluate.classification import make_groups
 from headrace.evaluate.rows import STATE_SCHEMA
-from headrace.lang.condition import Sample, jsonb_text
+from headrace.lang.condition import Extraction, Field, Sample, jsonb_text
 from headrace.lang.ecl import Event, PatternError, compile
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.lang.ecl.engine import evaluate_condition
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
-from headrace.spark.correlate.symbols import build_classifier
 from tests.evaluate import test_step
 from tests.evaluate.test_step import OutputRows, Reference, _order
 
@@ -113,9 +113,9 @@ def test_timed_pattern_without_key_runs_in_one_task(spark: Any, monkeypatch: pyt
 
 
 def test_key_is_one_value_of_the_condition_language() -> None:
-    assert build_classifier(spec("a", key="key")).key.endswith("f0")
+    assert make_groups([spec("a", key="key")])[0].key == Field("key", (), Extraction.TEXT)
     for bad in ("key) = (key) or (type", "key) = (type", "(object -> 'n')::numeric", "object -> 'a'", "object"):
         with pytest.raises(Invalid):
-            build_classifier(spec("a", key=bad))
+            make_groups([spec("a", key=bad)])
     with pytest.raises(PatternError):
-        build_classifier(spec("push(x){"))
+        make_groups([spec("push(x){")])

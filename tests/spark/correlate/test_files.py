@@ -12,10 +12,9 @@ import pytest
 
 from headrace.db import Connection, Target
 from headrace.spark import CorrelatorSpec, correlate
-from headrace.spark.correlate.chunks import driver
-from headrace.spark.correlate.chunks.stream import stream_of
-from headrace.spark.scan import frames
-from headrace.spark.source.pieces import PIECE_BYTES_MAX, Files, packed
+from headrace.spark.frames import correlation_tasks
+from headrace.spark.frames.correlation_tasks import Reading
+from headrace.spark.source.frame_reads import PIECE_BYTES_MAX, Files, find_pieces, packed
 from tests.builders import drain, topic
 from tests.spark.frames import load, publish_numbers, secret_file
 
@@ -45,16 +44,14 @@ def plain(pattern: str, **options: Any) -> CorrelatorSpec:
 
 def let_only_tasks_read(patch: pytest.MonkeyPatch) -> None:
     """No rows go through Spark, except for those of heads."""
-    map_rows = driver.map_rows
-
-    def map_heads(rows: Any, work: Any) -> Any:
-        assert "kind" in rows.columns
-        return map_rows(rows, work)
-
-    patch.setattr(driver, "map_rows", map_heads)
+    patch.setattr(Reading, "select", refuse)
 
 
-@pytest.mark.parametrize("pattern", [TYPES, TWOS], ids=["types", "twos"])
+def refuse(*_: object) -> None:
+    raise AssertionError("rows go through Spark")
+
+
+@pytest.mark.parametrize("pattern", [TYPES, TWOS, SIMPLE], ids=["types", "twos", "conditions"])
 def test_files_read_by_tasks_give_what_the_table_gives(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
@@ -70,7 +67,7 @@ def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Pat
     df = written(events.withColumnRenamed("t2", "topic"), tmp_path / "events")
     correlator = plain(TYPES, topic="t", since_offset=40)
     by_tasks = output_rows(correlate(df, correlator))
-    monkeypatch.setattr(driver, "stream_of", lambda *_: None)
+    monkeypatch.setattr(correlation_tasks, "find_pieces", lambda _: ())
     assert by_tasks == output_rows(correlate(df, correlator))
     assert by_tasks
 
@@ -78,7 +75,7 @@ def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Pat
 def test_overlapping_files_are_left_to_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame(spark, EVENTS).repartition(3, "event_id").write.parquet(str(tmp_path / "events"))
     df = spark.read.parquet(str(tmp_path / "events"))
-    assert stream_of(df, plain(TYPES)) is not None
+    assert find_pieces(df)
     assert output_rows(correlate(df, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
 
 
@@ -90,7 +87,7 @@ def test_file_that_is_not_what_the_frame_says_is_left_to_spark(
         str(tmp_path / "events")
     )
     read = spark.read.schema(df.schema).parquet(str(tmp_path / "events"))
-    assert stream_of(read, plain(TYPES)) is not None
+    assert find_pieces(read)
     assert output_rows(correlate(read, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
 
 
@@ -109,9 +106,8 @@ def test_only_a_plain_read_is_read_by_tasks(spark: Any, tmp_path: Path) -> None:
         spark.read.schema(df.schema).json(str(tmp_path / "json")),
         df.selectExpr("*", "int(`offset`) as o").drop("offset").withColumnRenamed("o", "offset"),
     ]
-    assert [stream_of(other, plain(TYPES)) for other in others] == [None] * len(others)
-    assert stream_of(df, plain(SIMPLE)) is None, "a pattern with conditions looks at more than types"
-    assert stream_of(df, plain(TYPES)) is not None
+    assert [find_pieces(other) for other in others] == [()] * len(others)
+    assert find_pieces(df)
 
 
 @pytest.mark.parametrize("moments", ["TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "INT96"])
@@ -123,12 +119,8 @@ def test_files_are_read_by_tasks_for_patterns_with_a_key(
     wanted = expected(monkeypatch, pattern, keyed=True, until=until)
     assert len(wanted) > 5
     df = written_with(moments, frame(spark, EVENTS), tmp_path / "events")
-    monkeypatch.setattr(frames._Reading, "select", refuse)
+    let_only_tasks_read(monkeypatch)
     assert output_rows(correlate(df, spec(pattern), until=EPOCH + timedelta(microseconds=until))) == wanted
-
-
-def refuse(*_: object) -> None:
-    raise AssertionError("rows go through Spark")
 
 
 def test_file_that_tasks_cannot_read_is_left_to_spark_for_patterns_with_a_key(
@@ -142,7 +134,7 @@ def test_file_that_tasks_cannot_read_is_left_to_spark_for_patterns_with_a_key(
     assert output_rows(correlate(read, spec(SIMPLE))) == wanted
     filtered = written(df, tmp_path / "others").where("true or type = ''").union(df.limit(0))
     assert output_rows(correlate(filtered, spec(SIMPLE))) == wanted
-    monkeypatch.setattr(frames._Reading, "select", refuse)
+    let_only_tasks_read(monkeypatch)
     for other in (read, filtered):
         with pytest.raises(AssertionError, match="go through Spark"):
             correlate(other, spec(SIMPLE))
@@ -172,9 +164,9 @@ def test_topic_and_kinds_of_events_count_where_tasks_read_for_a_key(
         CorrelatorSpec(name="two", pattern="repeat{push(y){loop(70){d or a}}}", key="type", topic="other"),
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(frames._Reading, "select", refuse)
+        let_only_tasks_read(patch)
         by_tasks = sorted(map(str, correlate(df, correlators).collect()))
-    monkeypatch.setattr("headrace.spark.source.pieces.find_pieces", lambda _: ())
+    monkeypatch.setattr(correlation_tasks, "find_pieces", lambda _: ())
     assert by_tasks == sorted(map(str, correlate(df, correlators).collect()))
     assert by_tasks
 

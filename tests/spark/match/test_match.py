@@ -17,8 +17,8 @@ from headrace.lang.condition import Condition, ConditionError, Node, Sample, jso
 from headrace.log.topics import create_topic
 from headrace.rules import Rule, create_rule
 from headrace.spark import RuleSpec, match
-from headrace.spark.match import cached_plan
-from headrace.spark.match.plan import IN_PLACE_MAX, KEYLESS_MIN, SHARED_MIN, plan
+from headrace.spark.frames import cached_plan
+from headrace.spark.frames.matching import IN_PLACE_MAX, KEYLESS_MIN, SHARED_MIN, plan
 from tests.lang.condition.strategies import conditions, events, key_conditions, key_events
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -86,7 +86,7 @@ def evaluate_by_match(spark: Any, pairs: Sequence[tuple[Condition, Sample]]) -> 
 @pytest.fixture
 def by_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many rules would be matched by whole columns."""
-    monkeypatch.setattr(import_module("headrace.spark.match.matching"), "COLUMNS_MIN", 10**9)
+    monkeypatch.setattr(import_module("headrace.spark.frames.matching"), "COLUMNS_MIN", 10**9)
 
 
 # Whole columns have a test of the corpus of their own, without Spark.
@@ -183,7 +183,7 @@ def test_keys_and_buckets_find_what_python_finds(spark: Any) -> None:
 def test_random_keys_miss_nothing(spark: Any, trees: list[Node], samples: list[Sample]) -> None:
     rules = [rule(str(number), Condition(tree).text, event_type="") for number, tree in enumerate(trees)]
     with pytest.MonkeyPatch.context() as patched:
-        module = import_module("headrace.spark.match.plan")
+        module = import_module("headrace.spark.frames.matching")
         patched.setattr(module, "SHARED_MIN", 1)
         patched.setattr(module, "KEYLESS_MIN", 1)
         cached_plan.cache_clear()

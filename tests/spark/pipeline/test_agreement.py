@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from headrace.db import Connection, Target, connect
+from headrace.spark.frames import classified_events
 from headrace.spark.pipeline import computation, set_engine
-from headrace.spark.source import frames
+from headrace.spark.source import range_reader
 from tests.builders import topic
 
 from .conftest import MakePipeline
@@ -40,7 +41,7 @@ async def test_engines_produce_the_same_results(
     short_max: int,
 ) -> None:
     """In one batch, in many, and in many that tasks read, each computed while the one before is written."""
-    for module in (frames, computation):
+    for module in (range_reader, classified_events, computation):
         monkeypatch.setattr(module, "SHORT_MAX", short_max)
     await prepare(conn, database, events=events, seed=seed)
     conn.close()

@@ -116,9 +116,9 @@ async def test_timers_of_a_long_silence_are_spread_over_batches_as_in_the_databa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Stepping by columns rejects such a flood; the pipeline then steps event by event, in several batches."""
-    from headrace.evaluate import general as _correlate_general
+    from headrace.evaluate import table_run
 
-    monkeypatch.setattr(_correlate_general, "FIRINGS_MAX", 3)
+    monkeypatch.setattr(table_run, "FIRINGS_MAX", 3)
     created: list[AnyBatch] = []
 
     def few_at_a_time(*given: object) -> AnyBatch:

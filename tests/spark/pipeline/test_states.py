@@ -8,7 +8,7 @@ import pytest
 from headrace.correlators import Correlator, create_correlator
 from headrace.db import Connection
 from headrace.evaluate.rows import STATE_SCHEMA
-from headrace.spark.pipeline.states import read_states, write_states
+from headrace.spark.pipeline.stepping import read_states, write_states
 from tests.builders import topic
 
 KEYS = (

@@ -12,7 +12,7 @@ from headrace.lang.condition import jsonb_text
 from headrace.spark import match
 from tests.spark.match.test_match import SAMPLES, SCHEMA, expected, frame, hits, moment, rule
 
-MATCHING = import_module("headrace.spark.match.matching")
+MATCHING = import_module("headrace.spark.frames.matching")
 WAYS = {"join": 10**9, "columns": 1}
 """How many rules are matched by whole columns: none of these, or any."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.spark import CorrelatorSpec
-from headrace.spark.scan.frames import types_that_push, types_to_read
+from headrace.spark.frames.correlation_tasks import types_that_push, types_to_read
 
 
 @pytest.mark.parametrize(

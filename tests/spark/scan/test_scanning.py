@@ -13,9 +13,8 @@ from headrace.evaluate.classification import make_groups
 from headrace.lang.condition import Sample, moment_of, sample_rows
 from headrace.lang.ecl import Case, outputs_by_event
 from headrace.spark import CorrelatorSpec, RuleSpec
-from headrace.spark.scan import Definitions
-from headrace.spark.scan.chunks import LIVE, make_chunk, make_chunks
-from headrace.spark.scan.scanning import COMPARED_SCHEMA, _classify, _count, _step
+from headrace.spark.backtest.comparison import COMPARED_SCHEMA, Definitions, _classify, _count, _step
+from headrace.spark.frames.classified_events import LIVE, make_chunk, make_chunks
 from tests.spark.correlate.test_corpus import CASES, register_cases
 
 PARTITIONS = 3

@@ -16,8 +16,7 @@ from headrace.core import Conflict, Invalid, InvalidTime, PayloadTooLarge, Unkno
 from headrace.db import Connection, Target
 from headrace.log.topics import read_log
 from headrace.spark import event_schema
-from headrace.spark.sink import EventWriter, SinkOptions
-from headrace.spark.sink.writer import commit, discard, stage
+from headrace.spark.sink import EventWriter, SinkOptions, commit, discard, stage
 from tests.builders import drain, numbers, topic
 from tests.spark.frames import load, publish_numbers, secret_file
 

@@ -10,7 +10,7 @@ import signal
 import sys
 
 from headrace.spark import Access, correlate_stream, session
-from headrace.spark.stream.running import StreamRun
+from headrace.spark.stream import StreamRun
 from tests.spark.stream.test_stream import SPECS, load_stream
 
 

@@ -15,9 +15,10 @@ from headrace.core import Invalid
 from headrace.db import Connection, Target
 from headrace.lang.condition import Sample
 from headrace.spark import Access, CorrelatorSpec
-from headrace.spark.scan import Definitions, Watched
-from headrace.spark.scan.collecting import _classify, _collect
-from headrace.spark.stream.store import StreamStore
+from headrace.spark.backtest.comparison import Definitions
+from headrace.spark.frames import Watched
+from headrace.spark.frames.classified_events import classify_batches, collect_chunks
+from headrace.spark.stream import StreamStore
 from tests.spark.frames import secret_file
 from tests.spark.scan.test_scanning import as_batch, scan_here
 
@@ -55,7 +56,7 @@ def make_events(count: int, seed: int) -> pa.RecordBatch:
 
 def write(store: StreamStore, events: pa.RecordBatch) -> int:
     watched = Watched((), SPECS)
-    classified = _collect(_classify([events], watched), watched)
+    classified = collect_chunks(classify_batches([events], watched), watched)
     ((last, time),) = classified.ends.values()
     return store.write((None, None), last, time, classified.events, erasures=store.read_erasures()) or 0
 
@@ -154,7 +155,7 @@ def test_erased_key_starts_again_although_its_state_is_warm(conn: Connection, ac
     def write_events(first: int, types: str, *, erasures: object = None) -> int | None:
         batch = as_batch([Sample({}, type_, "ann") for type_ in types], [SECOND] * len(types))
         batch = batch.set_column(batch.schema.get_field_index("offset"), "offset", pa.array(range(first, first + len(types))))
-        classified = _collect(_classify([batch], watched), watched)
+        classified = collect_chunks(classify_batches([batch], watched), watched)
         last = first + len(types) - 1
         return store.write(("main", "orders"), last, SECOND, classified.events, erasures=erasures or store.read_erasures())
 

@@ -65,7 +65,7 @@ class SimpleTable:
 
 
 @dataclass(frozen=True)
-class MultipliedTable:
+class ProductAutomaton:
     """A table of several units, without timers and registers, as one automaton: `states` are the integers of the units in each
     of its states. A symbol is the number of an event's symbols in all alphabets, the first of them the lowest digit."""
 
@@ -73,17 +73,17 @@ class MultipliedTable:
     states: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, table: Table) -> MultipliedTable | None:
+    def of(cls, table: Table) -> ProductAutomaton | None:
         """None for a table with timers or registers, and for one with more cells than CELLS_MAX."""
         # Every micro-batch asks.
         known = table.memo.setdefault("multiplied", {})
         if table.start_units not in known:
             known[table.start_units] = cls._multiply(table)
-        multiplied: MultipliedTable | None = known[table.start_units]
+        multiplied: ProductAutomaton | None = known[table.start_units]
         return multiplied
 
     @classmethod
-    def _multiply(cls, table: Table) -> MultipliedTable | None:
+    def _multiply(cls, table: Table) -> ProductAutomaton | None:
         width = prod(alphabet.size for alphabet in table.alphabets)
         if table.timers or table.registers is not None or width > CELLS_MAX:
             return None
@@ -123,11 +123,11 @@ def types_that_matter(table: Table) -> tuple[str, ...] | None:
 
 
 def _idle_symbols(table: Table) -> frozenset[int] | None:
-    """The symbols that change nothing in any state, numbered as in MultipliedTable; None if that is not known."""
+    """The symbols that change nothing in any state, numbered as in ProductAutomaton; None if that is not known."""
     if table.timers or (table.registers is not None and table.registers.each):
         return None
     if table.registers is None:
-        multiplied = MultipliedTable.of(table)
+        multiplied = ProductAutomaton.of(table)
         return None if multiplied is None else frozenset(multiplied.simple.idle)
     if len(table.units) > 1 or not isinstance(unit := table.units[0], Flat):
         return None

@@ -3,11 +3,9 @@
 Reads archive and log through Spark, and the live firings and outputs from the database. Promises: all its sessions are read-only,
 so it sends no action, publishes no event and moves no cursor."""
 
-from headrace.spark.backtest.connections import read_only
-from headrace.spark.backtest.page import html_report
-from headrace.spark.backtest.run import backtest
+from headrace.spark.backtest.report import DayCounts, Evidence, KeyCounts, Report, Result, Sample, TokenCounts, html_report
+from headrace.spark.backtest.run import backtest, read_only
 from headrace.spark.backtest.subjects import BacktestSubject, correlator_subject, file_subjects, rule_subjects
-from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Report, Result, Sample, TokenCounts
 
 __all__ = [
     "BacktestSubject",

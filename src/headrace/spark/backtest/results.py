@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.db import Connection
 from headrace.evaluate import CorrelatorSpec
 from headrace.log.archive import StoredRange, read_stored_events_at
+from headrace.spark.backtest.report import DayCounts, Evidence, KeyCounts, Result, Sample, TokenCounts
 from headrace.spark.backtest.subjects import BacktestSubject
-from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Result, Sample, TokenCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -1,25 +1,28 @@
-"""A backtest, from the ranges to the report."""
+"""A backtest, from the ranges to the report, over read-only connections."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import Invalid
 from headrace.db import Connection, Target, connect
 from headrace.evaluate import CorrelatorSpec, RuleSpec
 from headrace.log.archive import StoredRange, find_stored_range, read_stored_events_at
-from headrace.spark.backtest.connections import read_only, secret_file
-from headrace.spark.backtest.frames import Source, TopicRange, compare_outputs, union
+from headrace.spark.backtest.comparison import Source, TopicRange, compare_outputs, union
+from headrace.spark.backtest.report import Report
 from headrace.spark.backtest.results import EvidenceReader, build_results
 from headrace.spark.backtest.subjects import BacktestSubject
-from headrace.spark.backtest.values import Report
-from headrace.spark.errors import map_spark_errors
-from headrace.spark.progress import job_description
+from headrace.spark.jobs import job_description, map_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,3 +129,28 @@ def _frames(
         correlators = [spec for spec in specs if isinstance(spec, CorrelatorSpec)]
         frames.append(compare_outputs(source, part, rules, correlators, namespace, only_counts=only_counts))
     return frames
+
+
+_READ_ONLY = "-c default_transaction_read_only=on"
+
+
+def read_only(target: Target) -> Target:
+    """The same database, with sessions that cannot write."""
+    if "://" not in target.dsn:
+        options = conninfo_to_dict(target.dsn).get("options") or ""
+        return Target(target.name, make_conninfo(target.dsn, options=f"{options} {_READ_ONLY}".strip()))
+    parts = urlsplit(target.dsn)
+    parameters = dict(parse_qsl(parts.query))
+    parameters["options"] = f"{parameters.get('options', '')} {_READ_ONLY}".strip()
+    return Target(target.name, urlunsplit(parts._replace(query=urlencode(parameters, quote_via=quote))))
+
+
+@contextmanager
+def secret_file(targets: Sequence[Target]) -> Iterator[str]:
+    """A file with the addresses, for the time of the block; only this user can read it."""
+    text = targets[0].dsn if len(targets) == 1 else " ".join(f"{target.name}={target.dsn}" for target in targets)
+    with tempfile.TemporaryDirectory(prefix="headrace-backtest-") as folder:
+        path = Path(folder) / "addresses"
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+        yield str(path)

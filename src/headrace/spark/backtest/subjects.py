@@ -11,8 +11,7 @@ from headrace.db import Connection
 from headrace.definitions import load_definitions
 from headrace.evaluate import CorrelatorSpec, RuleSpec
 from headrace.rules import RULES, Rule, get_rule, load_rules
-from headrace.spark.correlate import correlator_specs
-from headrace.spark.match import rule_specs
+from headrace.spark.frames import correlator_specs, rule_specs
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.evaluate import CorrelatorSpec, RuleSpec
-from headrace.spark.correlate import MicroBatch
 from headrace.spark.credentials import Access
-from headrace.spark.match import cached_plan, match
-from headrace.spark.pipeline.snapshots import ConsumerSnapshot
-from headrace.spark.progress import job_description
-from headrace.spark.schema import COLUMN_OF, EVENT_COLUMNS
+from headrace.spark.frames import MicroBatch, cached_plan, match
+from headrace.spark.jobs import job_description
+from headrace.spark.pipeline.topics import ConsumerSnapshot
+from headrace.spark.schema import columns_for
 from headrace.spark.source import SHORT_MAX, Range, read_range
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class BatchComputer:
         return [results.get(id(part)) or self._match(part, range_) for part in parts]
 
     def _classify(self, parts: Sequence[Part], range_: Range) -> list[Computed]:
-        from headrace.spark.scan import Watched, classify_range, within
+        from headrace.spark.frames import Watched, classify_range, within
 
         correlators = [part.correlator for part in parts if part.correlator is not None]
         rules = tuple(rule for part in parts for rule in part.rules)
@@ -142,9 +141,8 @@ class BatchComputer:
         """Many rules: Spark finds them by an index."""
         if not part.rules:
             return Computed(part)
-        roots = cached_plan(part.rules).reads
-        names = {"type", "offset", "appended_at", *(COLUMN_OF.get(root, root) for root in roots)}
-        frame = read_range(self._session, self._access, range_, [column.name for column in EVENT_COLUMNS if column.name in names])
+        columns = columns_for(cached_plan(part.rules).reads, "type", "offset", "appended_at")
+        frame = read_range(self._session, self._access, range_, columns)
         frame = frame.where(f"`offset` > {part.snapshot.position} and `offset` <= {part.upto}")
         firings = match(frame, part.rules).selectExpr("`offset`", "cast(rule as bigint) as version_id").toArrow()
         firings = firings.sort_by([("offset", "ascending"), ("version_id", "ascending")])

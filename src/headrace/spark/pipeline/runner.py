@@ -20,8 +20,8 @@ import stamina
 from headrace.core import Conflict, DatabaseUnavailable, Invalid
 from headrace.db import Connection, Target, is_transient, require_sessions
 from headrace.spark.credentials import Access
-from headrace.spark.pipeline.snapshots import read_topic
 from headrace.spark.pipeline.topic_pipeline import EVENTS_MAX, BatchDone, TopicPipeline
+from headrace.spark.pipeline.topics import read_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

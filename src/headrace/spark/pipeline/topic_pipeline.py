@@ -21,7 +21,7 @@ from headrace.db import Connection, is_transient, map_database_errors, query
 from headrace.evaluate import CorrelatorSpec
 from headrace.spark.credentials import Access
 from headrace.spark.pipeline.computation import BatchComputer, BatchLimits, Computed, Part
-from headrace.spark.pipeline.snapshots import ActiveVersions, ConsumerSnapshot, read_snapshots, read_topic
+from headrace.spark.pipeline.topics import ActiveVersions, ConsumerSnapshot, read_snapshots, read_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

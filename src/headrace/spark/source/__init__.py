@@ -3,19 +3,31 @@
 Owns: the options of `spark.read` and `spark.readStream`, offsets, and how a range of positions is read from log and archive.
 Promises: a split that is read again gives the same rows; events that retention has dropped are an error, never skipped silently."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headrace.spark.source.arrow_reader import read_split
-from headrace.spark.source.bounds import from_offset
-from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range, split_for_cores
 from headrace.spark.source.offsets import Range, Split
-from headrace.spark.source.options import OPTIONS_METADATA, SourceOptions, with_table_options, without_table_properties
-from headrace.spark.source.reads import LogRead, find_log_read, narrow_stream
-from headrace.spark.source.typed_payloads import with_payload_type
+from headrace.spark.source.options import (
+    OPTIONS_METADATA,
+    SourceOptions,
+    from_offset,
+    with_table_options,
+    without_table_properties,
+)
+from headrace.spark.source.range_reader import SHORT_MAX, map_numbers, read_range, read_split, split_for_cores
 
 if TYPE_CHECKING:
-    from headrace.spark.source.pieces import Piece, Unfit, are_readable, find_pieces, has_one_log, plain_batch
-    from headrace.spark.source.readers import EventReader, EventStreamReader
+    from headrace.spark.source.frame_reads import (
+        LogRead,
+        Piece,
+        are_readable,
+        find_log_read,
+        find_pieces,
+        has_one_log,
+        narrow_stream,
+        plain_batch,
+    )
+    from headrace.spark.source.readers import EventReader, EventStreamReader, plan_splits, with_payload_type
 
 __all__ = [
     "OPTIONS_METADATA",
@@ -27,9 +39,7 @@ __all__ = [
     "Range",
     "SourceOptions",
     "Split",
-    "Unfit",
     "are_readable",
-    "check_read",
     "find_log_read",
     "find_pieces",
     "from_offset",
@@ -46,29 +56,17 @@ __all__ = [
     "without_table_properties",
 ]
 
-
-def check_read(options: SourceOptions) -> None:
-    """Raises what planning a batch with these options would raise: of topics, addresses, rights, positions and columns."""
-    plan_splits(options)
-
-
-def plan_splits(options: SourceOptions) -> list[Split]:
-    """The tasks of a batch with these options. Raises what is wrong with topics, addresses, rights, positions and columns."""
-    from headrace.spark.schema import event_schema
-    from headrace.spark.source.readers import EventReader
-
-    schema = event_schema(options.columns, extracted=[extract.name for extract in options.extracts])
-    return [part.value for part in EventReader(options, schema).partitions() if part.value is not None]
+_MODULES = {
+    "readers": ("EventReader", "EventStreamReader", "plan_splits", "with_payload_type"),
+    "frame_reads": (
+        *("LogRead", "Piece", "are_readable", "find_log_read", "find_pieces", "has_one_log", "narrow_stream", "plain_batch"),
+    ),
+}
+"""They need pyspark and pyarrow, and are imported when one of their names is used."""
 
 
 def __getattr__(name: str) -> object:
-    # These need pyspark and pyarrow, which are imported only when Spark is used.
-    if name in ("EventReader", "EventStreamReader"):
-        from headrace.spark.source import readers
-
-        return getattr(readers, name)
-    if name in ("Piece", "Unfit", "are_readable", "find_pieces", "has_one_log", "plain_batch"):
-        from headrace.spark.source import pieces
-
-        return getattr(pieces, name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

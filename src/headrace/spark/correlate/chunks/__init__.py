@@ -1,1 +1,0 @@
-"""Chunks: one long stream without a key, stepped in parallel."""

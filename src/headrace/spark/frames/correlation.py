@@ -1,0 +1,135 @@
+"""correlate: DataFrames of events → the tokens that a pattern pushes, by the compiled table over the events of each key.
+
+Promises: outputs, evidence and order of the database. The outputs of a key are ordered by (time, offset nulls first, place)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headrace.core import Invalid
+from headrace.db import Connection
+from headrace.evaluate import CorrelatorSpec
+from headrace.lang.condition import micros_of, spark_literal
+from headrace.spark.frames.definitions import AnyCorrelator, correlator_specs
+from headrace.spark.jobs import map_spark_errors
+from headrace.spark.schema import check_columns, check_types, columns_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from headrace.evaluate import Stepped
+
+NEEDED = ("type", "offset", "event_id", "appended_at")
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The classified events of a micro-batch: key, symbol, offset, time, event_id.
+
+    The caller reads the states of `keys`, calls `step`, and writes outputs, states and cursor in one transaction. So a batch that
+    runs again after a crash finds either all of it done or nothing."""
+
+    spec: CorrelatorSpec
+    events: pa.Table
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys whose states are needed, each once."""
+        return list(self.events["key"].unique().to_pylist())
+
+    def step(self, states: pa.Table) -> Stepped:
+        """Outputs and changed states, from the stored states (STATE_SCHEMA; a key without one starts at its first event)."""
+        from headrace.evaluate import step
+
+        return step(self.events, states, self.spec.table, evidence_max=self.spec.evidence_max, forgets=self.spec.forgets)
+
+
+def state_schema() -> pa.Schema:
+    """The columns of an instance state in `MicroBatch.step`."""
+    from headrace.evaluate import STATE_SCHEMA
+
+    return STATE_SCHEMA
+
+
+def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:
+    """Classifies a micro-batch in parallel, and collects the events that can matter."""
+    from headrace.spark.frames.classified_events import Watched, classify_frame
+
+    watched = Watched((), (spec,), is_log=False)
+    check_event_columns(df.columns, [spec], watched.classifier.roots)
+    events = df if spec.topic is None else df.where(f"topic = {spark_literal(spec.topic)}")
+    classified = classify_frame(events, watched, ["event_id"]).events
+    return MicroBatch(spec, classified[0] if classified else empty_events(spec))
+
+
+def correlate(
+    df: DataFrame,
+    correlators: AnyCorrelator | Sequence[AnyCorrelator],
+    *,
+    key: str | None = None,
+    until: datetime | None = None,
+    conn: Connection | None = None,
+    namespace: str | None = None,
+) -> DataFrame:
+    """The outputs of one or many correlators over a frame: correlator, version, key, token, offset, time, place, evidence,
+    evidence_total, event_id, captured (what the registers held, as JSON). The frame is read once for all of them.
+
+    A correlator is a `Correlator`, a `CorrelatorSpec`, a file of correlators, with `conn` the name of a live one, and otherwise the
+    text of a pattern, whose key is `key`. Every key starts at its first event. Timers fire up to the end of the log, which is the last event of
+    the frame, or up to `until`. One pattern without key runs in parallel where its table is simple; its first pass runs at once.
+    Raises PatternError, ConditionError, and Invalid for a frame that lacks a column or has events of several logs."""
+    from headrace.evaluate import Classifier, make_groups
+    from headrace.spark.frames.correlation_tasks import find_frame_logs, step_frame, step_stream
+
+    specs = correlator_specs(correlators, key=key, conn=conn, namespace=namespace)
+    roots = Classifier((), make_groups(specs)).roots
+    columns = check_event_columns(df.columns, specs, roots)
+    check_types(df)
+    with map_spark_errors():
+        logs = find_frame_logs(df, specs, columns, until)
+        ends = [logs.end_of(spec) for spec in specs]
+        if len(specs) == 1 and specs[0].key is None and specs[0].table.simple:
+            return present_outputs(step_stream(logs.frame, specs[0]), specs)
+        untils = [micros_of(until) if until is not None else end for end in ends]
+        return present_outputs(step_frame(logs.frame, specs, untils), specs)
+
+
+def check_event_columns(columns: Sequence[str], specs: Sequence[CorrelatorSpec], roots: Collection[str]) -> list[str]:
+    """The columns of a frame that the correlators read. Raises Invalid if one is missing."""
+    if "appended_at" not in columns:
+        raise Invalid(
+            "the frame has no column appended_at, the log's time, by which patterns run; read it from the log, or add it: "
+            'withColumn("appended_at", col("timestamp")) runs by the events\' own time, with other timers than in the database'
+        )
+    needed = [*NEEDED, *(["topic"] if any(spec.topic is not None for spec in specs) else [])]
+    check_columns(columns, needed, roots)
+    wanted = columns_for(roots, *needed, "topic", "shard")
+    return [column for column in columns if column in wanted]
+
+
+def present_outputs(outputs: DataFrame, specs: Sequence[CorrelatorSpec]) -> DataFrame:
+    """Output rows as the caller sees them."""
+    names = ", ".join(spark_literal(spec.name) for spec in specs)
+    versions = ", ".join(str(spec.version) for spec in specs)
+    number = "number" if len(specs) > 1 else "0"
+    labels = (f"array({names})[{number}] as correlator", f"array({versions})[{number}] as version")
+    time = "timestamp_micros(time) as time"
+    return outputs.selectExpr(
+        *labels, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id", "captured"
+    )
+
+
+def empty_events(spec: CorrelatorSpec) -> pa.Table:
+    """No events, with the columns that the correlator's have."""
+    import pyarrow as pa
+
+    table = spec.table
+    width = 1 if table.registers is not None else len(table.alphabets)
+    types: dict[str, pa.DataType] = {"key": pa.string(), "offset": pa.int64(), "time": pa.int64(), "event_id": pa.string()}
+    types |= {f"symbol{at or ''}": pa.int64() for at in range(width)}
+    types |= {"facts": pa.list_(pa.string())} if table.registers is not None else {}
+    return pa.schema(list(types.items())).empty_table()
