@@ -15,7 +15,6 @@ from headrace.correlators.correlator import get_correlator
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import (
-    POSTGRES,
     Table,
     TableState,
     advance_state,
@@ -91,8 +90,8 @@ def _pass(counts: Counter[tuple[int, int, int]], before: TableState, after: Tabl
 def _statement(table: Table, key: str | None, topic_id: int, after: int) -> sql.Composed:
     # SQL() takes what our own printers made of checked trees.
     return sql.SQL(query("correlators/recent_symbols")).format(
-        key=sql.SQL("''::text" if key is None else key_to_sql(key, POSTGRES, {})),
-        symbols=sql.SQL(", ".join(symbols_to_sql(table, POSTGRES, {}))),
+        key=sql.SQL("''::text" if key is None else key_to_sql(key, {})),
+        symbols=sql.SQL(", ".join(symbols_to_sql(table, {}))),
         topic_id=sql.Literal(topic_id),
         after=sql.Literal(after),
     )

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from headrace.db import query
-from headrace.lang.ecl import POSTGRES, Table, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql, types_that_matter
+from headrace.lang.condition import field_to_postgres
+from headrace.lang.ecl import Table, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql, types_that_matter
 
 
 def classifier_of(topic_id: int, key: str | None, table: Table, *, forgets: bool = False) -> str:
@@ -21,21 +22,21 @@ def classifier_of(topic_id: int, key: str | None, table: Table, *, forgets: bool
     owner = "e." if columns else ""
     if table.program:
         symbols: tuple[str, ...] = ("null::integer",)
-        facts = f"array[{', '.join(facts_to_sql(table.program, POSTGRES, columns, owner=owner))}]::text[]"
+        facts = f"array[{', '.join(facts_to_sql(table.program, columns, owner=owner))}]::text[]"
     else:
-        symbols, facts = symbols_to_sql(table, POSTGRES, columns, owner=owner), "null::text[]"
+        symbols, facts = symbols_to_sql(table, columns, owner=owner), "null::text[]"
     # SQL() takes what our own printers made of checked trees.
     parts = {
         "symbol": sql.SQL(symbols[0] if len(symbols) == 1 else "null::integer"),
         "symbols": sql.SQL("null::integer[]" if len(symbols) == 1 else f"array[{', '.join(symbols)}]"),
         "facts": sql.SQL(facts),
-        "key": sql.SQL("''::text" if key is None else key_to_sql(key, POSTGRES, {})),
+        "key": sql.SQL("''::text" if key is None else key_to_sql(key, {})),
         "log": sql.Identifier(f"log_{topic_id}"),
         "types": _among(None if forgets or table.simple else types_that_matter(table)),
     }
     if not columns:
         return sql.SQL(query("correlators/symbols_plain_body")).format(**parts).as_string(None)
-    fields = sql.SQL("".join(f", {POSTGRES.field(field)} as {name}" for field, name in names.items()))
+    fields = sql.SQL("".join(f", {field_to_postgres(field)} as {name}" for field, name in names.items()))
     return sql.SQL(query("correlators/symbols_body")).format(fields=fields, **parts).as_string(None)
 
 

@@ -13,7 +13,6 @@ from headrace.correlators.correlator import get_correlator
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import Sample, Subject, decode_json, explain, micros_of, parse
 from headrace.lang.ecl import (
-    POSTGRES,
     Change,
     Event,
     NearMiss,
@@ -106,7 +105,7 @@ def _read_events(
     row = conn.execute(query("correlators/topic_time"), {"topic": topic, "namespace": namespace}).fetchone()
     assert row is not None
     topic_id, head, now = row
-    expression = "''::text" if key_text is None else key_to_sql(key_text, POSTGRES, {})
+    expression = "''::text" if key_text is None else key_to_sql(key_text, {})
     # SQL() takes what our own printer made of a checked tree.
     statement = sql.SQL(query("correlators/key_events")).format(key=sql.SQL(expression))
     after = 0 if since is not None else head - POSITIONS_MAX

@@ -12,29 +12,22 @@ from headrace.evaluate.specs import CorrelatorSpec, RuleSpec
 if TYPE_CHECKING:
     from headrace.evaluate.classification import Classifier, Group, make_groups
     from headrace.evaluate.rows import (
-        BOTH_SCHEMA,
-        OUTPUT,
         OUTPUT_SCHEMA,
-        STATE,
         STATE_SCHEMA,
         Rows,
         Stepped,
-        concatenate,
         sort_rows,
-        tagged,
     )
     from headrace.evaluate.stepping import NUMBERED_SCHEMA, WarmStates, make_run, step
-    from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, HEAD, run_chunks, run_heads, unreadable
+    from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, HEAD, OUTPUT, run_chunks, run_heads
 
 __all__ = [
-    "BOTH_SCHEMA",
     "CHUNK",
     "CHUNK_SCHEMA",
     "HEAD",
     "NUMBERED_SCHEMA",
     "OUTPUT",
     "OUTPUT_SCHEMA",
-    "STATE",
     "STATE_SCHEMA",
     "Classifier",
     "CorrelatorSpec",
@@ -43,15 +36,12 @@ __all__ = [
     "RuleSpec",
     "Stepped",
     "WarmStates",
-    "concatenate",
     "make_groups",
     "make_run",
     "run_chunks",
     "run_heads",
     "sort_rows",
     "step",
-    "tagged",
-    "unreadable",
 ]
 
 _MODULES = ("classification", "rows", "stepping", "stream_chunks")

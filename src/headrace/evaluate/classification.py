@@ -227,19 +227,19 @@ class _GroupClassifier:
             matters &= batch.column("offset").to_numpy() >= self._group.since_offset
         if self._group.key is not None:
             matters &= keys.is_valid().to_numpy(zero_copy_only=False)
-        rows = pa.array(np.flatnonzero(matters))
         columns = {
-            "key": keys.take(rows),
-            "symbols": pa.array(packed).take(rows),
-            "offset": batch.column("offset").take(rows),
-            "time": batch.column("appended_at").cast(pa.int64()).take(rows),
+            "key": keys,
+            "symbols": pa.array(packed),
+            "offset": batch.column("offset"),
+            "time": batch.column("appended_at").cast(pa.int64()),
         }
         if "event_id" in batch.schema.names:
-            columns["event_id"] = batch.column("event_id").take(rows)
+            columns["event_id"] = batch.column("event_id")
         for number, (table, trees) in enumerate(zip(self._group.tables, self._static, strict=True)):
             if table.program is not None:
-                columns[f"facts{number}"] = _facts(table, trees, truths, classified.columns).take(rows)
-        return pa.table(columns)
+                columns[f"facts{number}"] = _facts(table, trees, truths, classified.columns)
+        rows = pa.table(columns)
+        return rows if matters.all() else rows.take(pa.array(np.flatnonzero(matters)))
 
     def _keys(self, classified: ClassifiedBatch) -> pa.StringArray:
         key = self._group.key

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -34,6 +34,8 @@ from headrace.lang.condition import (
     compile_node,
     fields_of,
     find_prefix,
+    parts_of,
+    with_parts,
     with_slots,
 )
 
@@ -122,16 +124,10 @@ class Clause:
 def fold_constants(node: Node) -> Node:
     """The tree with arithmetic over constants as constants, which whole columns can be compared with."""
     match node:
-        case Junction():
-            return replace(node, operands=tuple(map(fold_constants, node.operands)))
-        case Not():
-            return Not(fold_constants(node.operand))
-        case Compare():
-            return replace(node, left=_fold_value(node.left), right=_fold_value(node.right))
-        case Between():
-            return Between(_fold_value(node.operand), _fold_value(node.low), _fold_value(node.high))
-        case In():
-            return In(_fold_value(node.operand), tuple(map(_fold_value, node.items)))
+        case Junction() | Not():
+            return with_parts(node, fold_constants)
+        case Compare() | Between() | In():
+            return with_parts(node, _fold_value)
     return node
 
 
@@ -164,11 +160,9 @@ class Conditions:
 
     def _add(self, node: Node) -> None:
         match node:
-            case Junction():
-                for operand in node.operands:
-                    self._add(operand)
-            case Not():
-                self._add(node.operand)
+            case Junction() | Not():
+                for part in parts_of(node):
+                    self._add(part)
             case _:
                 self._clauses.setdefault(node, Clause(node))
 

@@ -4,7 +4,6 @@ A *state row* is the stored state of a key; it comes before the key's events and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-OUTPUT, STATE = 0, 1
 STATE_ROW = -1
 """The symbol of a row that is no event: it sets the state of the machine."""
 STATE_SCHEMA = pa.schema(
@@ -44,9 +42,6 @@ OUTPUT_SCHEMA = pa.schema(
 )
 """An output: of an event, or of a timer (offset and event_id are null). `place` counts from 1 among the outputs
 of that event or deadline; `time` is that of the event or the deadline."""
-BOTH_SCHEMA = pa.schema(
-    [("kind", pa.int32()), *OUTPUT_SCHEMA, *(column for column in STATE_SCHEMA if column.name not in OUTPUT_SCHEMA.names)]
-)
 
 
 @dataclass(frozen=True)
@@ -103,19 +98,6 @@ def slices(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> pa.ListArra
     np.cumsum(lengths, out=offsets[1:])
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values[np.repeat(low, lengths) + within], pa.int64()))
-
-
-def tagged(kind: int, table: pa.Table, schema: pa.Schema = BOTH_SCHEMA) -> pa.Table:
-    """Rows of one kind in the schema of all kinds, with nulls in the columns that the table lacks."""
-    columns = [
-        table[column.name] if column.name in table.column_names else pa.nulls(table.num_rows, column.type) for column in schema
-    ]
-    columns[0] = pa.array(np.full(table.num_rows, kind, np.int32))
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def concatenate(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 _DIGIT_BITS = 16

@@ -10,16 +10,18 @@ import pyarrow as pa
 
 from headrace.evaluate.automaton_run import CellArrays, SimpleRun
 from headrace.evaluate.kernel import Flags, step_states
-from headrace.evaluate.rows import BOTH_SCHEMA, OUTPUT, STATE_ROW, STATE_SCHEMA, Rows, numbers, tagged
+from headrace.evaluate.rows import OUTPUT_SCHEMA, STATE_ROW, STATE_SCHEMA, Rows, numbers
 from headrace.lang.ecl import CHANGES, Table
 
-HEAD, CHUNK = 2, 3
-"""Kinds of rows, beside OUTPUT and STATE."""
+OUTPUT, HEAD, CHUNK = range(3)
+"""Kinds of rows."""
 HEAD_ROWS_MAX = 20_000
 """Of a chunk that settles later than this, the first pass makes only the map."""
 CHUNK_SCHEMA = pa.schema(
     [
-        *BOTH_SCHEMA,
+        ("kind", pa.int32()),
+        *OUTPUT_SCHEMA,
+        *(column for column in STATE_SCHEMA if column.name not in OUTPUT_SCHEMA.names),
         ("symbol", pa.int64()),
         ("first", pa.int64()),
         ("last", pa.int64()),
@@ -54,9 +56,14 @@ def run_chunks(
         yield from chunk.end()
 
 
-def unreadable() -> pa.RecordBatch:
-    """The summary of a piece that a task cannot read."""
-    return pa.RecordBatch.from_pylist([{"kind": CHUNK}], CHUNK_SCHEMA)
+def tagged(kind: int, table: pa.Table) -> pa.Table:
+    """Rows of one kind in the schema of all kinds, with nulls in the columns that the table lacks."""
+    columns = [
+        table[column.name] if column.name in table.column_names else pa.nulls(table.num_rows, column.type)
+        for column in CHUNK_SCHEMA
+    ]
+    columns[0] = pa.array(np.full(table.num_rows, kind, np.int32))
+    return pa.Table.from_arrays(columns, schema=CHUNK_SCHEMA)
 
 
 def ascending(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -88,7 +95,7 @@ class _Chunk:
         if not self._settled:
             piece = self._narrow(piece)
         if piece.num_rows:
-            yield from tagged(OUTPUT, self._run.feed(_rows(piece)).outputs, CHUNK_SCHEMA).to_batches()
+            yield from tagged(OUTPUT, self._run.feed(_rows(piece)).outputs).to_batches()
 
     def _narrow(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         """Steps all states through the piece; returns the rows after the point where the chunk is settled."""
@@ -117,7 +124,7 @@ class _Chunk:
         for rows in self._head or ():
             columns = {name: rows[name] for name in _EVENT[1:]}
             columns |= {"symbol": pa.array(numbers(rows["symbol"])), "first": pa.array(np.full(rows.num_rows, self._first))}
-            yield from tagged(HEAD, pa.table(columns), CHUNK_SCHEMA).to_batches()
+            yield from tagged(HEAD, pa.table(columns)).to_batches()
         last = self._run.last_state if self._settled else None
         ends = np.full(self._arrays.following.size // self._arrays.table.width, -1)
         ends[self._starts] = self._states[self._index] if last is None else last["units"][0].as_py()[0]
@@ -147,7 +154,7 @@ def run_heads(batches: Iterable[pa.RecordBatch], table: Table, *, evidence_max: 
         low = 0
         for at in [*np.flatnonzero(batch["kind"].to_numpy(zero_copy_only=False) == CHUNK).tolist(), batch.num_rows]:
             if at > low:
-                yield from tagged(OUTPUT, run.feed(_rows(batch.slice(low, at - low))).outputs, CHUNK_SCHEMA).to_batches()
+                yield from tagged(OUTPUT, run.feed(_rows(batch.slice(low, at - low))).outputs).to_batches()
             low = at + 1
             if at < batch.num_rows and batch["settled"][at].as_py():
                 run = SimpleRun(arrays, evidence_max=evidence_max)

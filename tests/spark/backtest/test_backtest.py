@@ -207,7 +207,7 @@ async def test_files_of_rules_and_correlators_are_one_read(
     monkeypatch.setattr(Source, "read_options", note_columns)
     files = [str(tmp_path / name) for name in ("rules.yaml", "correlators.yaml")]
     results = call("backtest", *files, "--dsn", database.dsn, "--json").json["results"]
-    assert reads == [("appended_at", "key", "offset", "payload", "timestamp", "type")]
+    assert reads == [("key", "type", "payload", "offset", "timestamp", "appended_at")]
     live = len(pushed(conn))
     fast, fires = (sum(hp(n) > most for n in range(1, 31)) for most in (20, 30))
     assert live > 20 and 0 < fires < fast

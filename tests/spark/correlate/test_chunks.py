@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from headrace.evaluate import CorrelatorSpec
 from headrace.evaluate import stream_chunks as worker
 from headrace.evaluate.kernel import step_states
-from headrace.evaluate.rows import OUTPUT, OUTPUT_SCHEMA
-from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, run_chunks, run_heads
+from headrace.evaluate.rows import OUTPUT_SCHEMA
+from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, OUTPUT, run_chunks, run_heads
 from headrace.lang.ecl import Event, Pattern, Table, compile, condition_fields, parse
 from headrace.spark.frames.correlation_tasks import ChunkSummary, classify_stream, compose, start_states
 from tests.evaluate.test_step import EVIDENCE_MAX, QUIET, OutputRows, _order, output_rows, referred, rows_of

@@ -11,7 +11,7 @@ from headrace.core import Invalid
 from headrace.correlators.symbols import classifier_of
 from headrace.db import Connection
 from headrace.evaluate import Classifier, CorrelatorSpec, make_groups
-from headrace.lang.ecl import POSTGRES, compile, key_to_sql, parse
+from headrace.lang.ecl import compile, key_to_sql, parse
 from headrace.lang.ecl.symbol_sql import KEY_BYTES_MAX
 
 TABLE = compile(parse("push(x) {a}"))
@@ -52,7 +52,7 @@ def test_both_engines_accept_and_reject_the_same_keys(key: str, valid: bool) -> 
 def test_long_key_has_the_same_checksum_on_both_engines(conn: Connection) -> None:
     lengths = [KEY_BYTES_MAX // 2, KEY_BYTES_MAX // 2 + 1]
     values = ["short", *("é" * length for length in lengths)]
-    sql = key_to_sql(KEY, POSTGRES, {})
+    sql = key_to_sql(KEY, {})
     query = f"select {sql} from (select jsonb_build_object('v', v) as payload from unnest(%s::text[]) with ordinality u (v, n) order by n)"
     keys = [row[0] for row in conn.execute(query + " e", (values,)).fetchall()]
     classifier = Classifier((), make_groups([CorrelatorSpec(name="c", pattern="push(x) {a}", key=KEY)]))

@@ -18,8 +18,9 @@ from headrace.definitions.schemas import set_schema
 from headrace.log.outbox import publish
 from headrace.log.topics import create_topic
 from headrace.spark.schema import event_schema
+from headrace.spark.source import with_payload_type
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.payload_types import parse_ddl, typed_array, with_payload_type
+from headrace.spark.source.payload_types import parse_ddl, typed_array
 from tests.spark.frames import load, secret_file
 
 pytestmark = pytest.mark.lane("pg18")

@@ -37,7 +37,7 @@ from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, compile_field, compile_node, to_bigint, to_numeric, to_python
 from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
-from headrace.lang.condition.spark_printer import field_to_spark, text_to_spark, to_spark
+from headrace.lang.condition.spark_printer import field_to_spark, to_spark
 from headrace.lang.condition.spark_printer import literal as spark_literal
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text, micros_of, moment_of, moment_text
 from headrace.lang.condition.text_patterns import RegexDialect, RegexError, regex_text
@@ -56,9 +56,9 @@ from headrace.lang.condition.tree import (
     Type,
     Value,
     fields_of,
-    walk,
     with_slots,
 )
+from headrace.lang.nodes import parts_of, walk, with_parts
 
 __all__ = [
     "NUMERIC_SCALE",
@@ -122,6 +122,7 @@ __all__ = [
     "parse_scalar",
     "parse_value",
     "parse_with_names",
+    "parts_of",
     "postgres_literal",
     "python_engine",
     "read_sample",
@@ -132,7 +133,6 @@ __all__ = [
     "shape_to_spark",
     "spark_literal",
     "text_to_postgres",
-    "text_to_spark",
     "to_bigint",
     "to_numeric",
     "to_postgres",
@@ -140,5 +140,6 @@ __all__ = [
     "to_spark",
     "value_text",
     "walk",
+    "with_parts",
     "with_slots",
 ]

@@ -38,8 +38,9 @@ from headrace.lang.condition.tree import (
     Slot,
     Type,
     Value,
-    children,
+    with_slots,
 )
+from headrace.lang.nodes import parts_of, with_parts
 
 COMBINATIONS_MAX = 50_000
 _DEFAULT_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
@@ -160,11 +161,9 @@ class TruthSpace:
 
     def _collect(self, node: Node) -> None:
         match node:
-            case Junction():
-                for operand in node.operands:
-                    self._collect(operand)
-            case Not():
-                self._collect(node.operand)
+            case Junction() | Not():
+                for part in parts_of(node):
+                    self._collect(part)
             case _ if (simple := _simple_constants(node)) is not None:
                 field, constants = simple
                 self._fields.setdefault(field, set()).update(constants)
@@ -181,13 +180,10 @@ class TruthSpace:
     def _with_variables(self, node: Node) -> Node:
         """The condition with a slot for every variable."""
         match node:
-            case Junction():
-                return Junction(node.word, tuple(self._with_variables(operand) for operand in node.operands))
-            case Not():
-                return Not(self._with_variables(node.operand))
+            case Junction() | Not():
+                return with_parts(node, self._with_variables)
             case _ if (simple := _simple_constants(node)) is not None:
-                slot = Slot([*self._fields].index(simple[0]), simple[0].type)
-                return _replace_field(node, slot)
+                return with_slots(node, {simple[0]: [*self._fields].index(simple[0])})
             case Is() if node.operand.type is Type.BOOLEAN and not isinstance(node.operand, Field):
                 return Is(self._with_variables(node.operand), node.answer)
             case Constant():
@@ -220,23 +216,6 @@ def _matching_text(node: Node) -> tuple[Field, str] | None:
         case Call("starts_with", (Field() as field, Constant(str() as prefix))):
             return field, prefix
     return None
-
-
-def _replace_field(node: Node, slot: Slot) -> Node:
-    match node:
-        case Field():
-            return slot
-        case Compare(operator, Field(), right):
-            return Compare(operator, slot, right)
-        case Compare(operator, left, Field()):
-            return Compare(operator, left, slot)
-        case In():
-            return In(slot, node.items)
-        case Between():
-            return Between(slot, node.low, node.high)
-        case Is():
-            return Is(slot, node.answer)
-    raise AssertionError("only clauses of one field and constants come here")
 
 
 def _representatives(field: Field, constants: set[Value]) -> tuple[Value | None, ...]:
@@ -356,7 +335,7 @@ def explain(condition: Condition, subject: Subject) -> ClauseValue:
 
 
 def _explain_node(node: Node, subject: Subject) -> ClauseValue:
-    parts = tuple(_explain_node(child, subject) for child in children(node) if not isinstance(child, Constant))
+    parts = tuple(_explain_node(child, subject) for child in parts_of(node) if not isinstance(child, Constant))
     return ClauseValue(canonical_text(node), value_text(compile_node(node)(subject), node.type), parts)
 
 

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 from headrace.lang.condition import checker as check
 from headrace.lang.condition.checker import JsonPath, Operand
 from headrace.lang.condition.errors import DEPTH_MAX, NESTING_MAX, NODES_MAX, TEXT_CHARS_MAX, Diagnostic
-from headrace.lang.condition.tree import Between, Compare, Constant, Extraction, Field, In, Is, Junction, Node, Not, Type, walk
+from headrace.lang.condition.tree import Between, Compare, Constant, Extraction, Field, In, Is, Junction, Node, Not, Type
+from headrace.lang.nodes import walk
 
 OPERATORS: Final = (
     "::", "->>", "->", "#>>", "#>", "?", "=", "<>", "!=", "<=", ">=", "<", ">", "~", "!~", "+", "-", "*", "/", "%",

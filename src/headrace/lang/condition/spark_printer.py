@@ -18,8 +18,7 @@ from itertools import product
 from headrace.lang.condition import tree
 from headrace.lang.condition.condition import Condition
 from headrace.lang.condition.errors import FACTOR_SCALE, NUMERIC_SCALE, REGEX_SUBJECT_CHARS_MAX
-from headrace.lang.condition.postgres_printer import FALSE_TEXTS, INTEGER_TEXT, NUMERIC_TEXT, TRUE_TEXTS
-from headrace.lang.condition.sql_printer import Bind, SqlPrinter
+from headrace.lang.condition.postgres_printer import FALSE_TEXTS, INTEGER_TEXT, NUMERIC_TEXT, TRUE_TEXTS, Bind, SqlPrinter
 from headrace.lang.condition.subject import MOMENT_PATTERN
 from headrace.lang.condition.text_patterns import RegexDialect, ascii_lower, like_regex, regex_text
 from headrace.lang.condition.tree import Extraction, Field, KeyOrIndex, Node, Step, Type

@@ -7,10 +7,12 @@ whether it has a key), so that each engine extracts a field once and the rest is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
+
+from headrace.lang.nodes import Part, walk, with_parts
 
 Value = str | int | Decimal | bool
 
@@ -73,7 +75,7 @@ Step = str | int | KeyOrIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Field(Part):
     """A value extracted from the event: root (object, headers, type, key, emitted_at), path, and the extraction.
 
     The root `register` is no part of the event: its path names what a pattern has kept of earlier ones.
@@ -93,7 +95,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Part):
     """A value by its number among the values that a function is given; patterns read registers so."""
 
     number: int
@@ -101,7 +103,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Part):
     """A literal. A timestamptz is held as microseconds since 1970, UTC. `place` is the character where it begins, for messages."""
 
     value: Value
@@ -109,7 +111,7 @@ class Constant:
     place: int = field(default=0, compare=False, repr=False)
 
 
-class Predicate:
+class Predicate(Part):
     """A node whose value is true, false or unknown."""
 
     __slots__ = ()
@@ -186,7 +188,7 @@ class Is(Predicate):
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Part):
     """`+ - * / %` over numbers; over two integers the result is an integer and `/` truncates."""
 
     operator: str
@@ -200,7 +202,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Negate:
+class Negate(Part):
     """Unary minus."""
 
     operand: Node
@@ -211,7 +213,7 @@ class Negate:
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(Part):
     """A number to `int`, `bigint` (rounds half away from zero) or `numeric`."""
 
     operand: Node
@@ -223,7 +225,7 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Part):
     """A function of the allow-list, with checked arguments."""
 
     name: str
@@ -232,34 +234,6 @@ class Call:
 
 
 Node = Field | Slot | Constant | Not | Junction | Compare | In | Between | Like | Match | Is | Arithmetic | Negate | Cast | Call
-
-
-def children(node: Node) -> tuple[Node, ...]:
-    """The operands of a node, in the order of the text."""
-    match node:
-        case Field() | Slot() | Constant():
-            return ()
-        case Junction():
-            return node.operands
-        case In():
-            return (node.operand, *node.items)
-        case Between():
-            return (node.operand, node.low, node.high)
-        case Compare() | Arithmetic():
-            return (node.left, node.right)
-        case Call():
-            return node.arguments
-        case Not() | Like() | Match() | Is() | Negate() | Cast():
-            return (node.operand,)
-
-
-def walk(node: Node) -> Iterator[tuple[Node, int]]:
-    """Every node with its depth, parents first, without recursion."""
-    stack = [(node, 1)]
-    while stack:
-        current, depth = stack.pop()
-        yield current, depth
-        stack.extend((child, depth + 1) for child in reversed(children(current)))
 
 
 def fields_of(node: Node) -> tuple[Field, ...]:
@@ -271,18 +245,4 @@ def with_slots(node: Node, slots: Mapping[Field, int]) -> Node:
     """The node with each field replaced by the slot that holds its value."""
     if isinstance(node, Field):
         return Slot(slots[node], node.type)
-    match node:
-        case Slot() | Constant():
-            return node
-        case Junction():
-            return replace(node, operands=tuple(with_slots(operand, slots) for operand in node.operands))
-        case In():
-            return In(with_slots(node.operand, slots), tuple(with_slots(item, slots) for item in node.items))
-        case Between():
-            return Between(*(with_slots(part, slots) for part in (node.operand, node.low, node.high)))
-        case Compare() | Arithmetic():
-            return replace(node, left=with_slots(node.left, slots), right=with_slots(node.right, slots))
-        case Call():
-            return replace(node, arguments=tuple(with_slots(argument, slots) for argument in node.arguments))
-        case Not() | Like() | Match() | Is() | Negate() | Cast():
-            return replace(node, operand=with_slots(node.operand, slots))
+    return with_parts(node, lambda part: with_slots(part, slots))

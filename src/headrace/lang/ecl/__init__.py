@@ -4,7 +4,18 @@ Owns the meaning of patterns. Promises: all engines give the same outputs at the
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
 from headrace.lang.ecl.alphabet import Decision, Trace, leaves
-from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
+from headrace.lang.ecl.analysis import (
+    Waits,
+    dependencies,
+    liveness,
+    overlapping_guards,
+    shortest_to_output,
+    triviality,
+    typed_conditions,
+    types_read,
+    vacuity,
+    waits_for,
+)
 from headrace.lang.ecl.comparison import Comparison, Relation, StateMapping, compare, describe_relation, equivalent_states
 from headrace.lang.ecl.compiler import compile
 from headrace.lang.ecl.corpus import (
@@ -18,7 +29,6 @@ from headrace.lang.ecl.corpus import (
     run_case,
     run_events,
 )
-from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, typed_conditions, types_read
 from headrace.lang.ecl.engine import Event, Output, Status, to_condition_tree
 from headrace.lang.ecl.errors import Budget, CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
 from headrace.lang.ecl.interpreter import Interpreter, InterpreterState
@@ -30,8 +40,6 @@ from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, Prod
 from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
 from headrace.lang.ecl.symbol_sql import (
     KEY_BYTES_MAX,
-    POSTGRES,
-    SPARK,
     condition_fields,
     facts_to_sql,
     key_to_sql,
@@ -56,8 +64,6 @@ __all__ = [
     "ACTION_SHIFT",
     "CHANGES",
     "KEY_BYTES_MAX",
-    "POSTGRES",
-    "SPARK",
     "TICKS_MAX",
     "TO_START",
     "AnyBatch",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.alphabet import Classes, make_alphabet
+from headrace.lang.ecl.alphabet import Classes, Situations, TooWide, make_alphabet
 from headrace.lang.ecl.errors import COMPILE_STEPS_MAX, Budget, StateLimitExceeded
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Flat, Guard, Kind, Node, live_timers, step_units
 from headrace.lang.ecl.parts import (
@@ -31,7 +31,6 @@ from headrace.lang.ecl.parts import (
     widened,
 )
 from headrace.lang.ecl.registers import CountLowering, Registers, make_registers
-from headrace.lang.ecl.satisfiable import Situations, TooWide
 from headrace.lang.ecl.table import Table
 from headrace.lang.ecl.tree import print_pattern, print_predicate
 

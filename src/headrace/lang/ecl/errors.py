@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.core import HeadraceError, Invalid
-from headrace.lang.ecl.tree import After, Expr, Modes, Pattern, Predicate, Within, children, operands, predicates_of
+from headrace.lang.ecl.tree import After, Expr, Pattern, Predicate, Within, direct_parts
 
 
 class PatternError(Invalid):
@@ -146,16 +146,8 @@ def check_size(pattern: Pattern, limits: Limits) -> None:
         timers += isinstance(node, After | Within)
         if depth > limits.depth_max:
             raise PatternError(f"nested deeper than allowed: over {depth - 1} levels, allowed are {limits.depth_max}")
-        stack.extend((part, depth + 1) for part in _parts(node))
+        stack.extend((part, depth + 1) for part in direct_parts(node))
     if nodes > limits.nodes_max:
         raise PatternError(f"the pattern has {nodes} nodes, allowed are {limits.nodes_max}")
     if timers > limits.timers_max:
         raise PatternError(f"the pattern has {timers} timers (after, within), allowed are {limits.timers_max}")
-
-
-def _parts(node: Expr | Predicate) -> tuple[Expr | Predicate, ...]:
-    if isinstance(node, Modes):
-        return tuple(part for mode in node.modes for part in (mode.guard, mode.body))
-    if isinstance(node, Predicate):
-        return operands(node)
-    return (*predicates_of(node), *children(node))

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from headrace.lang.ecl.alphabet import Classes
+from headrace.lang.ecl.alphabet import Classes, Situations, TooWide
 from headrace.lang.ecl.errors import COMPILE_STEPS_MAX, Budget
 from headrace.lang.ecl.network import FAILED, OFF, SUCCEEDED, Action, Flat, Guard, Kind, Node, Unit, initial_of, starts_of
-from headrace.lang.ecl.satisfiable import Situations, TooWide
 
 Cell = tuple[int, int]
 """(next state, or SUCCEEDED or FAILED; action)"""

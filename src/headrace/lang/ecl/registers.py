@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple, cast
@@ -40,6 +40,7 @@ from headrace.lang.condition import (
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.engine import Evaluator
 from headrace.lang.ecl.tree import print_predicate
+from headrace.lang.nodes import NodeT, with_parts
 
 LABEL_OF_COUNT = "count {}"
 REACHED = "count {} reached"
@@ -461,19 +462,11 @@ class CountLowering:
 
     number: int = 0
 
-    def lower(self, expr: t.Expr) -> t.Expr:
-        match expr:
-            case t.Count(predicate=predicate):
-                self.number += 1
-                reached = t.Match(t.And((predicate, t.Condition(REACHED.format(self.number)))))
-                return t.SelectStar((reached, t.Loop(t.Match(predicate), None, LABEL_OF_COUNT.format(self.number))))
-            case t.Several(parts):
-                return replace(expr, children=tuple(self.lower(part) for part in parts))
-            case t.Unless(body, stop):
-                return t.Unless(self.lower(body), self.lower(stop))
-            case t.Modes(modes):
-                return t.Modes(tuple(t.Mode(mode.guard, self.lower(mode.body)) for mode in modes))
-            case t.Fail(body) | t.Push(_, body) | t.Bounded(body):
-                return replace(expr, body=self.lower(body))
-            case _:
-                return expr
+    def lower(self, node: NodeT) -> NodeT:
+        """An expression with its counts lowered."""
+        if not isinstance(node, t.Count):
+            return with_parts(node, self.lower)
+        self.number += 1
+        reached = t.Match(t.And((node.predicate, t.Condition(REACHED.format(self.number)))))
+        rounds = t.Loop(t.Match(node.predicate), None, LABEL_OF_COUNT.format(self.number))
+        return cast(NodeT, t.SelectStar((reached, rounds)))

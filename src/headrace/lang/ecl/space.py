@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from headrace.lang.ecl.alphabet import Example, Trace, TraceStep, leaves
+from headrace.lang.ecl.alphabet import Example, Situation, Situations, TooWide, Trace, TraceStep, leaves, possible_situations
 from headrace.lang.ecl.engine import Output
 from headrace.lang.ecl.errors import ANALYSIS_STEPS_MAX, Budget, StateLimitExceeded
 from headrace.lang.ecl.network import live_timers, step_units
-from headrace.lang.ecl.satisfiable import Situation, Situations, TooWide, possible_situations
 from headrace.lang.ecl.table import Table, TableState, start_state
 from headrace.lang.ecl.tree import Predicate
 

@@ -6,29 +6,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, cast
 
 from headrace.core import print_duration
+from headrace.lang.nodes import NodeT, Part, parts_of, with_parts
+from headrace.lang.nodes import walk as walk_nodes
+
+
+class PredicateNode(Part):
+    """The base of what is true, false or unknown for an event."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(PredicateNode):
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EventType:
+class EventType(PredicateNode):
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(PredicateNode):
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class Named(PredicateNode):
     """A use of a defined predicate: it keeps its name for printing and means what it names."""
 
     name: str
@@ -36,17 +44,17 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(PredicateNode):
     operand: Predicate
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(PredicateNode):
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(PredicateNode):
     operands: tuple[Predicate, ...]
 
 
@@ -54,12 +62,12 @@ Predicate = Literal | EventType | Condition | Named | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class Match(Part):
     predicate: Predicate
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class Labelled(Part):
     """A predicate whose matching event is kept: its captures can be read as `label.capture`."""
 
     predicate: Predicate
@@ -67,14 +75,14 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Part):
     """Events that follow one another directly: `a, next b, next c`. Each is a predicate, perhaps with a label."""
 
     steps: tuple[Match | Labelled, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Part):
     """At least `times` events that satisfy the predicate, less than a duration apart."""
 
     times: int
@@ -83,7 +91,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class Several(Part):
     """A construct over several expressions; `word` is its keyword."""
 
     word: ClassVar[str]
@@ -111,24 +119,24 @@ class Parallel(Several):
 
 
 @dataclass(frozen=True, slots=True)
-class Unless:
+class Unless(Part):
     body: Expr
     stop: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Part):
     body: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class Push(Part):
     token: str
     body: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class Bounded(Part):
     """A repetition; `word` is its keyword."""
 
     word: ClassVar[str]
@@ -151,23 +159,23 @@ class Loop(Bounded):
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Part):
     guard: Predicate
     body: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Modes:
+class Modes(Part):
     modes: tuple[Mode, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class After(Part):
     duration_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class Within(Part):
     duration_us: int
     body: Expr
 
@@ -204,42 +212,23 @@ class Pattern:
     each: int | None = None
 
 
+def direct_parts(node: Expr | Predicate) -> tuple[Expr | Predicate, ...]:
+    """The expressions and predicates that a node is made of, in textual order: of a mode its guard and body, of a chain the predicates
+    of its steps."""
+    parts = parts_of(node)
+    if isinstance(node, Modes | Chain):
+        return tuple(inner for part in parts for inner in parts_of(part))
+    return parts
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct parts of an expression, in textual order."""
-    match expr:
-        case Several(parts):
-            return parts
-        case Unless(body, stop):
-            return (body, stop)
-        case Fail(body) | Push(_, body) | Bounded(body) | Within(_, body):
-            return (body,)
-        case Modes(modes):
-            return tuple(mode.body for mode in modes)
-        case _:
-            return ()
+    """The direct parts of an expression that are expressions."""
+    return tuple(part for part in direct_parts(expr) if not isinstance(part, PredicateNode))
 
 
 def predicates_of(expr: Expr) -> tuple[Predicate, ...]:
     """The predicates that stand in an expression itself, not in its parts."""
-    match expr:
-        case Match(predicate) | Labelled(predicate) | Count(predicate=predicate):
-            return (predicate,)
-        case Chain(steps):
-            return tuple(step.predicate for step in steps)
-        case Modes(modes):
-            return tuple(mode.guard for mode in modes)
-        case _:
-            return ()
-
-
-def operands(predicate: Predicate) -> tuple[Predicate, ...]:
-    match predicate:
-        case And(parts) | Or(parts):
-            return parts
-        case Not(part) | Named(_, part):
-            return (part,)
-        case _:
-            return ()
+    return tuple(part for part in direct_parts(expr) if isinstance(part, PredicateNode))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -258,50 +247,18 @@ def pushed_tokens(pattern: Pattern) -> tuple[str, ...]:
 
 def atoms(predicate: Predicate) -> Iterator[Predicate]:
     """The event types, conditions and literals a predicate is made of, in textual order."""
-    stack = [predicate]
-    while stack:
-        node = stack.pop()
-        parts = operands(node)
-        if not parts:
-            yield node
-        stack.extend(reversed(parts))
+    return (node for node, _ in walk_nodes(predicate) if not parts_of(node))
 
 
-def lower(expr: Expr) -> Expr:
-    """The same pattern without sugar: `within` becomes do/unless/after, names become what they name."""
-    match expr:
+def lower(node: NodeT) -> NodeT:
+    """The same expression or predicate without sugar: `within` becomes do/unless/after, names become what they name."""
+    match node:
         case Within(duration_us, body):
-            return Unless(lower(body), After(duration_us))
-        case Match(predicate):
-            return Match(lower_predicate(predicate))
-        case Modes(modes):
-            return Modes(tuple(Mode(lower_predicate(mode.guard), lower(mode.body)) for mode in modes))
-        case Unless(body, stop):
-            return Unless(lower(body), lower(stop))
-        case After():
-            return expr
-        case Labelled(predicate) | Count(predicate=predicate):
-            return replace(expr, predicate=lower_predicate(predicate))
-        case Chain(steps):
-            return Chain(tuple(replace(step, predicate=lower_predicate(step.predicate)) for step in steps))
-        case Several():
-            return replace(expr, children=tuple(lower(child) for child in expr.children))
-        case Fail() | Push() | Bounded():
-            return replace(expr, body=lower(expr.body))
-
-
-def lower_predicate(predicate: Predicate) -> Predicate:
-    match predicate:
+            return cast(NodeT, Unless(lower(body), After(duration_us)))
         case Named(_, inner):
-            return lower_predicate(inner)
-        case Not(operand):
-            return Not(lower_predicate(operand))
-        case And(parts):
-            return And(tuple(lower_predicate(part) for part in parts))
-        case Or(parts):
-            return Or(tuple(lower_predicate(part) for part in parts))
+            return cast(NodeT, lower(inner))
         case _:
-            return predicate
+            return cast(NodeT, with_parts(node, lower))
 
 
 CONSTRUCTS = (

@@ -34,6 +34,7 @@ from headrace.evaluate import (
     CHUNK_SCHEMA,
     HEAD,
     NUMBERED_SCHEMA,
+    OUTPUT,
     OUTPUT_SCHEMA,
     Classifier,
     CorrelatorSpec,
@@ -139,7 +140,7 @@ class Reading:
         """Runs work on rows that tasks read: nothing goes through Java but the results."""
 
         def read(number: int) -> Iterator[pa.RecordBatch]:
-            return work(map(self._narrow, map(plain_batch, pieces[number].batches(self.columns))))
+            return work(map(plain_batch, pieces[number].batches(self.columns)))
 
         return map_numbers(df.sparkSession, len(pieces), read, schema)
 
@@ -151,8 +152,8 @@ class Reading:
         events = df if self.types is None else df.where(_is_among(self.types))
         return events.selectExpr(*columns)
 
-    def _narrow(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same of a batch that a task has read."""
+    def narrow(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same of a batch that a task has read, so that less is sent."""
         if self.types is not None:
             batch = batch.filter(pc.is_in(batch.column("type"), pa.array(self.types, pa.string())))
         if self.pushing is not None:
@@ -213,8 +214,10 @@ def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[
 
     reading = Reading.for_specs(df, specs)
     pieces = reading.pieces(df)
-    run = partial(reading.map_pieces, df, pieces) if pieces else reading.select(df).mapInArrow
-    chunks = run(classify, CHUNK_TYPE)
+    if pieces:
+        chunks = reading.map_pieces(df, pieces, lambda batches: classify(map(reading.narrow, batches)), CHUNK_TYPE)
+    else:
+        chunks = reading.select(df).mapInArrow(classify, CHUNK_TYPE)
     return chunks.repartitionById(count, "partition").mapInArrow(step, from_arrow_schema(NUMBERED_SCHEMA))
 
 
@@ -310,7 +313,7 @@ def step_stream(df: DataFrame, spec: CorrelatorSpec) -> DataFrame:
     heads = result.where(f"kind in ({HEAD}, {CHUNK})").repartition(1).sortWithinPartitions("first", "kind", "offset")
     # One task, from chunk to chunk.
     head_outputs = heads.mapInArrow(partial(run_heads, table=spec.table, evidence_max=spec.evidence_max), schema)
-    return result.where("kind = 0").union(head_outputs).select(*OUTPUT_SCHEMA.names)
+    return result.where(f"kind = {OUTPUT}").union(head_outputs).select(*OUTPUT_SCHEMA.names)
 
 
 def classify_stream(batches: Iterable[pa.RecordBatch], spec: CorrelatorSpec) -> Iterator[pa.RecordBatch]:
