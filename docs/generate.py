@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import enum
 import inspect
@@ -11,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ForwardRef, NamedTuple
@@ -18,7 +20,12 @@ from typing import Any, ForwardRef, NamedTuple
 from headrace.cli.lazy_group import command_names, load_command
 from headrace.cli.settings import ENVIRONMENT, SQL, Setting
 from headrace.core import HeadraceError, Payload
+from headrace.correlators import CORRELATORS
 from headrace.db.sql_files import Kind, sql_files
+from headrace.definitions import Field
+from headrace.relays import RELAYS
+from headrace.rules import RULES
+from headrace.schedules import SCHEDULES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/headrace"
@@ -67,9 +74,10 @@ def pages() -> dict[Path, str]:
         "settings.md": settings_page,
         "errors.md": errors_page,
         "sql.md": sql_page,
+        "definitions.md": definitions_page,
     }
     texts = {ROOT / "docs/reference" / name: "\n".join(write()).rstrip("\n") + "\n" for name, write in writers.items()}
-    return texts | {PACKAGE / "cli/help_lines.py": help_lines(), ROOT / "docs/adr/README.md": "\n".join(decisions_page()) + "\n"}
+    return texts | {PACKAGE / "cli/help_lines.tsv": help_lines(), ROOT / "docs/adr/README.md": "\n".join(decisions_page()) + "\n"}
 
 
 # The command line
@@ -85,15 +93,12 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def help_lines() -> str:
-    lines = "".join(f'    "{words}": "{help_line(command)}",\n' for words, command in commands())
-    return f'"""Help lines of all commands. {NOTICE}"""\n\nHELP_LINES: dict[str, str] = {{\n{lines}}}\n'
+    return "".join(f"{words}\t{help_line(command)}\n" for words, command in commands())
 
 
 def help_line(command: Any) -> str:
     """The first paragraph of a command's help, on one line."""
-    line = " ".join(str(command.help).split("\n\n")[0].split())
-    assert '"' not in line and "\\" not in line, line
-    return line
+    return " ".join(str(command.help).split("\n\n")[0].split())
 
 
 def cli_page() -> Iterator[str]:
@@ -309,7 +314,46 @@ def _code(annotation: Any) -> Any:
         return _Code("Payload")
     # A NamedTuple has the annotations of its fields as references.
     text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    if isinstance(text, str) and text.startswith("Annotated["):
+        # Only the type: what is said of a definition's field is on a page of its own.
+        text = ast.unparse(ast.parse(text, mode="eval").body.slice.elts[0])  # type: ignore[attr-defined]
     return _Code(text) if isinstance(text, str) else text
+
+
+# Definitions
+
+
+def definitions_page() -> Iterator[str]:
+    yield f"""# Definitions
+
+{NOTICE}
+
+The fields of rules, correlators, relays and schedules. They are the same in [files](../definitions.md), in Python, in the columns of
+the view `headrace.<kind>` and, with hyphens, in the options of `headrace <kind> create` and `alter`. `name` is the column named like the
+kind."""
+    for kind in (RULES, CORRELATORS, RELAYS, SCHEDULES):
+        text = _paragraph(kind.definition_type)
+        yield f"\n## {kind.list_name.capitalize()}\n\n{text}\n\n| field | type | default | |\n|---|---|---|---|"
+        yield from map(_field_row, kind.fields)
+
+
+def _field_row(field: Field) -> str:
+    names = {str: "text", int: "whole number", float: "number", bool: "true or false", timedelta: "duration"}
+    type_ = ", ".join(f"`{choice}`" for choice in field.choices) or names.get(field.base, "JSON")
+    limits = [
+        f"{word} {limit:,}".replace(",", " ")
+        for word, limit in (("at least", field.minimum), ("at most", field.maximum))
+        if limit
+    ]
+    default = (
+        "required"
+        if field.is_required
+        else field.unset or "none"
+        if field.default is None
+        else f"`{field.to_text(field.default)}`"
+    )
+    text = field.help.rstrip(".") + ("; stays as it was created" if field.is_fixed else "")
+    return f"| `{field.name}` | {', '.join([type_, *limits])} | {default} | {_cell(text)} |"
 
 
 # Settings

@@ -56,7 +56,7 @@ COMMANDS = [
     "trace EVENT --json", "dead-letter list", "dead-letter list --json", "dead-letter groups", "dead-letter show 1",
     "dead-letter show 1 --json", "correlator list", "correlator show c", "correlator outputs c", "correlator outputs c --json",
     "correlator state c --key KEY", "topic list", "topic show orders", "consumer list", "consumer lag", "action queue", "action list",
-    "rule list", "rule history", "event-type list", "node list", "schedule list", "doctor", "archive list orders",
+    "rule list", "rule versions", "event-type list", "node list", "schedule list", "doctor", "archive list orders",
     "tail KEY", "topic show KEY", "dead-letter show KEY", "condition explain KEY", "consumer drop orders KEY",
 ]  # fmt: skip
 

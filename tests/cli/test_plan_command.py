@@ -68,7 +68,7 @@ def test_one_file_holds_all_kinds(cli: Cli, cars: Connection, file: Path) -> Non
     file.write_text(FILE + ALL_KINDS)
     answer = cli("apply", str(file), "--yes")
     assert (answer.code, "4 to create" in answer.out, "0 3 * * * (UTC) → cars, count.cars" in answer.out) == (0, True, True)
-    assert [schedule["schedule"] for schedule in cli("schedule", "list", "--json").json] == ["nightly"]
+    assert [schedule["name"] for schedule in cli("schedule", "list", "--json").json] == ["nightly"]
     file.write_text((FILE + ALL_KINDS).replace("ALARM", "RING"))
     assert "correlator pair: keys 0 carried, 0 restarted" in cli("apply", str(file), "--yes").out
     file.write_text(FILE)

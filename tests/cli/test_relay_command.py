@@ -28,7 +28,7 @@ def test_a_relay_from_its_creation_to_its_drop(cli: Cli, conn: Connection) -> No
     assert (tested["events"], tested["messages"], tested["samples"][0]["body"]) == (5, 2, {"total": 4})
     assert "2 messages of 24 bytes for the 5 events" in cli("relay", "backtest", "crm").out
     assert cli("relay", "alter", "crm", "--format", "cloudevents", "-o", "timeout_s=7").code == 0
-    assert [version["format"] for version in cli("relay", "history", "crm", "--json").json] == ["stored", "cloudevents"]
+    assert [version["format"] for version in cli("relay", "versions", "crm", "--json").json] == ["stored", "cloudevents"]
     assert "is paused" in cli("relay", "pause", "crm", "--reason", "quiet").out
     assert "quiet" in cli("relay", "list").out
     assert cli("pause", "--json").json[0]["kind"] == "relay"

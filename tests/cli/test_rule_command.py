@@ -33,15 +33,15 @@ def test_rule_is_created_changed_shown_and_dropped(cli: Cli, cars: Connection) -
     assert "not active" in cli("rule", "list").out
     assert cli("rule", "drop", "fast", "--yes").code == 0
     assert cli("rule", "list", "--json").json == []
-    history = cli("rule", "history", "fast", "--json").json
+    history = cli("rule", "versions", "fast", "--json").json
     assert [(version["version"], version["active"], version["dropped"]) for version in history] == [
         (1, True, False), (2, False, False), (3, False, True),
     ]  # fmt: skip
-    assert "dropped" in cli("rule", "history", "fast").out
+    assert "dropped" in cli("rule", "versions", "fast").out
 
 
 def test_unknown_rule_is_an_error(cli: Cli, cars: Connection) -> None:
-    for words in (["show", "x"], ["alter", "x", "--priority", "1"], ["drop", "x", "--yes"], ["history", "x"]):
+    for words in (["show", "x"], ["alter", "x", "--priority", "1"], ["drop", "x", "--yes"], ["versions", "x"]):
         assert (cli("rule", *words, "--json").code, cli("rule", *words, "--json").error["error"]) == (3, "UnknownRule")
     assert cli("rule", "alter", "x").code == 2
     assert cli("rule", "create", "x", "--topic", "boats", "--event-type", "A", "--action", "B").code == 3

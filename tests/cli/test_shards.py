@@ -43,7 +43,7 @@ def test_rule_is_on_every_shard(shards: Cli) -> None:
 def test_schedule_is_on_one_shard_so_that_a_tick_is_one_event(shards: Cli) -> None:
     for number in range(8):
         shards("schedule", "create", f"tick-{number}", "* * * * *", "--topic", "cars", "--type", "TICK")
-    where = {one["schedule"]: one["shard"] for one in shards("schedule", "list", "--json").json}
+    where = {one["name"]: one["shard"] for one in shards("schedule", "list", "--json").json}
     assert len(where) == 8 and set(where.values()) == {"one", "two"}
     for number in range(8):
         assert shards("schedule", "pause", f"tick-{number}").code == 0

@@ -103,7 +103,7 @@ def test_list_that_leaves_the_file_is_dropped_with_it(cars: Connection, file: Pa
     changes = plan(cars, file, kinds=KINDS)
     assert names(changes, "drop") == ["alarm", "stolen", "nightly"]
     apply(cars, changes)
-    assert (rule_names(cars), [one.schedule for one in list_schedules(cars)]) == ([], ["by-hand"])
+    assert (rule_names(cars), [one.name for one in list_schedules(cars)]) == ([], ["by-hand"])
 
 
 @pytest.mark.lane("pg18")
@@ -223,5 +223,5 @@ def test_bad_schedule_is_rejected_with_the_place(file: Path, cron: str, payload:
 
 
 def test_definition_of_no_kind_is_rejected(cars: Connection) -> None:
-    with pytest.raises(Invalid, match="Rule is none of Correlator"):
+    with pytest.raises(Invalid, match="Rule is not one of Correlator"):
         plan(cars, [rule("a")], kinds=(CORRELATORS,))

@@ -239,8 +239,7 @@ def test_invalid_name_is_rejected(reports: Connection) -> None:
 
 WAYS = {
     "function": "select headrace.create_schedule('other', %s, 'reports', 'due', p_zone => %s)",
-    "insert": "insert into headrace.schedule (schedule, cron, zone, topic_id, type) "
-    "select 'other', %s, %s, headrace.topic_id('reports'), 'due'",
+    "insert": "insert into headrace.schedule (schedule, cron, zone, topic, type) values ('other', %s, %s, 'reports', 'due')",
     "update": "update headrace.schedule set cron = %s, zone = %s",
 }
 

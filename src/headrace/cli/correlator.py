@@ -2,174 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from datetime import timedelta
-from operator import attrgetter
-from typing import Annotated, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
 
 import msgspec
-from typer import Argument, BadParameter, Option, Typer
+from typer import Argument, BadParameter, Option
 
 from headrace import correlators
-from headrace.cli.changes import Changes
-from headrace.cli.definition import STATE_COLUMNS, state_facts
-from headrace.cli.options import OptionalTopic, Yes
+from headrace.cli.definition import DefinitionGroup
 from headrace.cli.output import Column, table
-from headrace.cli.pattern import read_text, register_words
+from headrace.cli.pattern import register_words
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownCorrelator, UnknownEvent, encode
+from headrace.correlators import Correlator
 from headrace.db import Connection, parse_time
 
-group = Typer(help="Correlators: ECL patterns over a topic; their outputs become actions or events.")
+STEPS_SHOWN = 20
 
-Name = Annotated[str, Argument(metavar="CORRELATOR", help="Name of the correlator.", show_default=False)]
+
+def _set_outputs(definition: Correlator, values: Mapping[str, Any], changed: set[str]) -> Correlator:
+    """The options --action and --event add outputs, or replace those of their tokens."""
+    # An output whose token a new pattern no longer pushes goes with the token; one that was asked for is checked.
+    kept = correlators.outputs_of_pattern(definition) if "pattern" in changed else definition.outputs
+    return replace(definition, outputs={**kept, **_outputs(values.get("action"), values.get("event"))})
+
+
+def _outputs(actions: list[str] | None, events: list[str] | None) -> dict[str, correlators.Output]:
+    """The options `--action TOKEN=NAME` and `--event TOKEN=TOPIC/TYPE`."""
+    outputs: dict[str, correlators.Output] = {}
+    for option in actions or ():
+        token, _, action = option.partition("=")
+        if not (token and action):
+            raise BadParameter(f"{option!r} is not TOKEN=NAME", param_hint="--action")
+        outputs[token] = correlators.ActionOutput(action=action)
+    for option in events or ():
+        token, _, target = option.partition("=")
+        topic, _, type = target.partition("/")
+        if not (token and topic and type):
+            raise BadParameter(f"{option!r} is not TOKEN=TOPIC/TYPE", param_hint="--event")
+        outputs[token] = correlators.EventOutput(event=type, topic=topic)
+    return outputs
+
+
 Actions = Annotated[list[str] | None, Option("--action", metavar="TOKEN=NAME", help="Send the token as this action; repeatable.")]
 Events = Annotated[
     list[str] | None, Option("--event", metavar="TOKEN=TOPIC/TYPE", help="Publish the token as this event; repeatable.")
 ]
-KEY = "What events are grouped by, such as key or object ->> 'account'."
-EVIDENCE_MAX = "Positions kept as evidence of an output."
-ForgetDays = Annotated[float | None, Option(help="Forget a key after this many days without an event.")]
-STEPS_SHOWN = 20
-FEEDBACK = Option("--allow-feedback", help="Allow outputs that lead back to this correlator.")
+group = DefinitionGroup(
+    kind=correlators.CORRELATORS,
+    help="Correlators: ECL patterns over a topic; their outputs become actions or events.",
+    listed=("topic", "key", "pattern", "outputs"),
+    loses=" and the state of its keys",
+    options={"action": (Actions, None), "event": (Events, None)},
+    options_set=("outputs",),
+    apply_options=_set_outputs,
+    texts={
+        "create": """An invalid pattern is rejected with its line and column.
 
-PATTERN_CHARS_MAX = 60
-"""Of a pattern in a list."""
+        Example: headrace correlator create fraud --topic bank --key "object ->> 'account'" --action alarm=CALL
+        --pattern 'repeat {push(alarm) {within 10 min {sequential {login.failed, login.failed, transfer}}}}'""",
+        "alter": """A key keeps its state if that is provably equivalent to a state of the new pattern; other keys restart with their
+        next event.
 
-
-@command(group, "list")
-def list_(session: Session, topic: OptionalTopic = None) -> None:
-    """List correlators with their status: pending, valid or invalid."""
-    states = session.collect(lambda conn: correlators.list_correlators(conn, topic=topic, namespace=session.namespace))
-    definition = [(field, attrgetter(f"correlator.{field}")) for field in ("topic", "key")]
-    columns: list[Column] = [
-        ("correlator", attrgetter("correlator.name")),
-        *definition,
-        ("pattern", lambda state: _one_line(state.correlator.pattern)),
-        ("outputs", lambda state: _outputs_text(state.correlator)),
-    ]
-    session.show([*columns, *STATE_COLUMNS], states, facts=state_facts)
-
-
-def _one_line(pattern: str) -> str:
-    """The beginning of a pattern: `correlator show` has all of it."""
-    text = " ".join(pattern.split())
-    return text if len(text) <= PATTERN_CHARS_MAX else text[: PATTERN_CHARS_MAX - 1] + "…"
-
-
-def _outputs_text(correlator: correlators.Correlator) -> str:
-    return ", ".join(
-        f"{token} → {output.action if isinstance(output, correlators.ActionOutput) else f'{output.topic}/{output.event}'}"
-        for token, output in correlator.outputs.items()
-    )
-
-
-@command(group, "show")
-def show(session: Session, name: Name) -> None:
-    """Show the definition and the status of one correlator."""
-    states = session.collect(lambda conn: [correlators.get_correlator(conn, name, namespace=session.namespace)])
-    tables = [facts_table(f"correlator {name}", target, state_facts(state)) for target, state in states]
-    session.print([{"shard": target.name} | state_facts(state) for target, state in states], *tables)
-
-
-@command(group, "create")
-def create(
-    session: Session,
-    name: Name,
-    topic: Annotated[str, Option(help="Topic whose events it reads.", show_default=False)],
-    pattern: Annotated[str, Option(help="ECL pattern, or @FILE.", show_default=False)],
-    key: Annotated[str | None, Option(help=KEY, show_default="all events together")] = None,
-    action: Actions = None,
-    event: Events = None,
-    forget_days: ForgetDays = None,
-    evidence_max: Annotated[int, Option(help=EVIDENCE_MAX)] = 100,
-    allow_feedback: Annotated[bool, FEEDBACK] = False,
-) -> None:
-    """Create a correlator, on every shard.
-
-    An invalid pattern is rejected with its line and column.
-
-    Example: headrace correlator create fraud --topic bank --key "object ->> 'account'" --action alarm=CALL
-    --pattern 'repeat {push(alarm) {within 10 min {sequential {login.failed, login.failed, transfer}}}}'
-    """
-    correlator = correlators.Correlator(
-        name=name,
-        topic=topic,
-        pattern=read_text(pattern),
-        key=key,
-        outputs=_outputs(action, event),
-        forget_after=None if forget_days is None else timedelta(days=forget_days),
-        evidence_max=evidence_max,
-        allow_feedback=allow_feedback,
-    )
-    session.on_every_shard(lambda conn: correlators.create_correlator(conn, correlator, namespace=session.namespace))
-    session.done(f"correlator {name} created; a running node activates it within a second", {"correlator": name})
-
-
-class ChangedFields(TypedDict, total=False):
-    """Options of `correlator alter` that are fields of a correlator."""
-
-    key: Annotated[str | None, Option(help=KEY)]
-    evidence_max: Annotated[int | None, Option(help=EVIDENCE_MAX)]
-    active: Annotated[bool | None, Option("--active/--no-active", help="Run the correlator.")]
-    allow_feedback: Annotated[bool | None, FEEDBACK]
-
-
-@command(group, "alter")
-def alter(
-    session: Session,
-    name: Name,
-    pattern: Annotated[str | None, Option(help="ECL pattern, or @FILE.")] = None,
-    action: Actions = None,
-    event: Events = None,
-    forget_days: ForgetDays = None,
-    restart: Annotated[bool, Option("--restart", help="Restart all keys.")] = False,
-    **changes: Unpack[ChangedFields],
-) -> None:
-    """Change a correlator, on every shard; each change is a new version.
-
-    Options that you leave out keep their values. A key keeps its state if that is provably equivalent to a state of the new
-    pattern; other keys restart with their next event.
-
-    Example: headrace correlator alter fraud --pattern @fraud.ecl
-    """
-    fields: dict[str, object] = dict(changes)
-    if pattern is not None:
-        fields["pattern"] = read_text(pattern)
-    if forget_days is not None:
-        fields["forget_after"] = timedelta(days=forget_days)
-    outputs = _outputs(action, event)
-    if not fields and not outputs and not restart:
-        raise BadParameter("nothing to change; add an option such as --pattern")
-    carried = restarted = 0
-    compared = Changes(session)
-    for target, conn in session.shards():
-        state = correlators.get_correlator(conn, name, namespace=session.namespace)
-        after = replace(state.correlator, **fields)  # type: ignore[arg-type]
-        # An output whose token the new pattern no longer pushes goes with the token; one that was asked for is checked.
-        kept = correlators.outputs_of_pattern(after) if pattern is not None else after.outputs
-        after = replace(after, outputs={**kept, **outputs})
-        keys = correlators.alter_correlator(conn, after, namespace=session.namespace, source=state.source, restart=restart)
-        carried, restarted = carried + keys.carried, restarted + keys.restarted
-        compared.add(target, *(_definition(correlator) for correlator in (state.correlator, after)))
-    message = f"correlator {name} changed: {carried} keys keep their state, {restarted} restart"
-    compared.done(message, {"correlator": name, "carried": carried, "restarted": restarted})
-
-
-def _definition(correlator: correlators.Correlator) -> dict[str, object]:
-    return {**asdict(correlator), "outputs": _outputs_text(correlator)}
-
-
-@command(group, "drop")
-def drop(session: Session, name: Name, yes: Yes = False) -> None:
-    """Drop a correlator and the state of its keys, on every shard.
-
-    Its versions and outputs stay on record.
-    """
-    session.confirm(f"Drop correlator {name} and the state of its keys?", yes=yes)
-    session.on_every_shard(lambda conn: correlators.drop_correlator(conn, name, namespace=session.namespace))
-    session.done(f"correlator {name} dropped", {"correlator": name})
+        Example: headrace correlator alter fraud --pattern @fraud.ecl""",
+        "drop": "Its versions and outputs stay on record.",
+        "pause": "It stays at its position and misses nothing.",
+    },
+).build()
+Name = Annotated[str, Argument(metavar="CORRELATOR", help="Name of the correlator.", show_default=False)]
 
 
 @command(group, "outputs")
@@ -298,20 +199,3 @@ def _state_json(state: correlators.KeyState) -> dict[str, object]:
 
 def _positions(positions: Sequence[int]) -> str:
     return ", ".join(map(str, positions[:8])) + (", …" if len(positions) > 8 else "")
-
-
-def _outputs(actions: list[str] | None, events: list[str] | None) -> dict[str, correlators.Output]:
-    """The options `--action TOKEN=NAME` and `--event TOKEN=TOPIC/TYPE`."""
-    outputs: dict[str, correlators.Output] = {}
-    for option in actions or ():
-        token, _, action = option.partition("=")
-        if not (token and action):
-            raise BadParameter(f"{option!r} is not TOKEN=NAME", param_hint="--action")
-        outputs[token] = correlators.ActionOutput(action=action)
-    for option in events or ():
-        token, _, target = option.partition("=")
-        topic, _, type = target.partition("/")
-        if not (token and topic and type):
-            raise BadParameter(f"{option!r} is not TOKEN=TOPIC/TYPE", param_hint="--event")
-        outputs[token] = correlators.EventOutput(event=type, topic=topic)
-    return outputs

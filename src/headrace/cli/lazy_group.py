@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
-
-from headrace.cli.help_lines import HELP_LINES
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -24,6 +23,10 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     "Administration": ("namespace", "prove"),
 }
 """The commands of `headrace`, by the panel of the help they are in."""
+HELP_LINES: Mapping[str, str] = dict(
+    line.split("\t") for line in Path(__file__).with_name("help_lines.tsv").read_text(encoding="utf-8").splitlines()
+)
+"""The help line of every command, by its words. `docs/generate.py` writes the file from the code."""
 MODULES: Mapping[str, str] = {"apply": "plan", "resume": "pause"}
 """Modules that are not named like their command."""
 

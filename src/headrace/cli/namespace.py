@@ -7,9 +7,8 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from headrace import db as namespaces
-from headrace.cli.changes import Changes
 from headrace.cli.options import Yes
-from headrace.cli.session import Session, command
+from headrace.cli.session import Changes, Session, command
 
 group = Typer(help="Namespaces: separate topics, rules, queues and schedules, with grants for roles.")
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace.actions import PauseKind, list_pauses, pause, resume
+from headrace.cli.definition import resumed_text
 from headrace.cli.session import Session, command
 from headrace.core import UnknownSchedule
 
@@ -59,9 +60,9 @@ def resume_(session: Session, kind: Kind, name: Name = "") -> None:
         _, count = session.find(UnknownSchedule, lambda conn: resume(conn, kind, name, namespace=session.namespace))
     else:
         count = sum(session.on_every_shard(lambda conn: resume(conn, kind, name, namespace=session.namespace)))
-    details = {"consumer": f": {count} partitions", "rule": f"; {count} actions were held"}.get(kind, "")
-    state = f"resumed{details}" if count else "was not paused"
-    session.done(f"{_subject(kind, name)} {state}", {"kind": kind, "name": name, "state": "running", "resumed": count})
+    session.done(
+        f"{_subject(kind, name)} {resumed_text(kind, count)}", {"kind": kind, "name": name, "state": "running", "resumed": count}
+    )
 
 
 def _require_name(kind: PauseKind, name: str) -> None:

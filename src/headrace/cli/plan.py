@@ -95,7 +95,7 @@ def _plans(session: Session, file: Path, source: str | None) -> Plans:
 
 def _shards_of(session: Session, definitions: Sequence[Definition], kinds: Sequence[AnyKind]) -> list[str | None]:
     """The shard of every definition, None for all shards. A definition that is on a shard already stays there."""
-    owners = [next(kind for kind in kinds if isinstance(definition, kind.type)) for definition in definitions]
+    owners = [next(kind for kind in kinds if isinstance(definition, kind.definition_type)) for definition in definitions]
     keys = [kind.shard_key(definition) for kind, definition in zip(owners, definitions, strict=True)]
     on_one_shard = {kind.noun for kind, key in zip(owners, keys, strict=True) if key is not None}
     if len(session.targets) == 1 or not on_one_shard:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from typing import Concatenate, ParamSpec, TypeVar, get_args, get_type_hints
+from types import MappingProxyType
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 import psycopg
@@ -24,6 +25,8 @@ from headrace.db import Connection, Target, configured_targets, connect, map_err
 
 P = ParamSpec("P")
 T = TypeVar("T")
+OptionType: TypeAlias = tuple[Any, Any]
+"""The annotation of an option or argument, and its default."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,9 @@ class Session:
         """True if no database is configured, so that the embedded one is used."""
         return not (self.dsn or os.environ.get("HEADRACE_DSN") or os.environ.get("DATABASE_URL"))
 
-    def shards(self) -> Iterator[tuple[Target, Connection]]:
-        """Connects to each database, one after the other."""
-        for target in self.targets:
+    def shards(self, only: Sequence[Target] = ()) -> Iterator[tuple[Target, Connection]]:
+        """Connects to each database, or to each of some, one after the other."""
+        for target in only or self.targets:
             with connect(target) as conn:
                 conn.add_notice_handler(_print_warning)
                 yield target, conn
@@ -105,6 +108,47 @@ class Session:
         typer.confirm(safe_line(question), abort=True)
 
 
+@dataclass
+class Changes:
+    """Collects the fields that differ, shard by shard, and prints them as `field: before → after`."""
+
+    session: Session
+    _by_shard: dict[str, dict[str, tuple[object, object]]] = field(default_factory=dict)
+
+    def add(self, target: Target, before: Mapping[str, object], after: Mapping[str, object]) -> None:
+        """Compares the fields of an object of one shard."""
+        differing = {name: (before.get(name), value) for name, value in after.items() if before.get(name) != value}
+        self._by_shard[target.name] = differing
+
+    def done(self, message: str, result: Mapping[str, object]) -> None:
+        """Ends the command: a sentence and a line per change, or JSON with `before` and `after`; by shard if they differ."""
+        lines = {place: _change_lines(fields) for place, fields in self._by_shard.items()}
+        is_same = len({tuple(shard_lines) for shard_lines in lines.values()}) == 1
+        if is_same:
+            texts = [f"  {line}" for line in next(iter(lines.values()))]
+        else:
+            texts = [f"  {place}: {line}" for place, shard_lines in lines.items() for line in shard_lines]
+        before, after = (self._values(side, is_same=is_same) for side in (0, 1))
+        self.session.print({**result, "before": before, "after": after}, message, *texts)
+
+    def _values(self, side: int, *, is_same: bool) -> dict[str, object]:
+        by_shard: dict[str, dict[str, object]] = {
+            place: {name: pair[side] for name, pair in fields.items()} for place, fields in self._by_shard.items()
+        }
+        return next(iter(by_shard.values())) if is_same else {**by_shard}
+
+
+def _change_lines(fields: Mapping[str, tuple[object, object]]) -> list[str]:
+    lines = [
+        f"{name.replace('_', ' ')}: {_change_text(before)} → {_change_text(after)}" for name, (before, after) in fields.items()
+    ]
+    return lines or ["nothing differs from before"]
+
+
+def _change_text(value: object) -> str:
+    return to_json(value) if isinstance(value, dict | list) else format_value(value)
+
+
 def facts_table(title: str, target: Target | None, facts: Mapping[str, object]) -> Table:
     """A table with a line for each fact about one object."""
     rows = [
@@ -119,24 +163,24 @@ def command(
     name: str,
     *,
     common: Sequence[str] = ("dsn", "namespace", "json"),
-    defaults: Callable[..., object] | None = None,
+    options: Mapping[str, OptionType] = MappingProxyType({}),
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
     """Makes a command of a function that takes a session: adds the common options and turns errors into exit codes.
 
-    Options may also be the keys of a TypedDict, in a parameter `**options: Unpack[…]`: the function gets those that the user has
-    set. Their defaults are those of the parameters of `defaults`; without it they are optional."""
+    A parameter `**options` takes those of `options` that the user has set, by name."""
 
     def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
         @wraps(function)
-        def run(*_args: P.args, **options: P.kwargs) -> None:
-            session = Session(**{option: options.pop(option) for option in common})  # type: ignore[arg-type]
+        def run(*_args: P.args, **arguments: P.kwargs) -> None:
+            session = Session(**{option: arguments.pop(option) for option in common})  # type: ignore[arg-type]
             with exit_codes(as_json=session.json):
-                chosen = {name: value for name, value in options.items() if name not in unpacked or value is not None}
+                chosen = {name: value for name, value in arguments.items() if name not in options or value is not None}
                 function(session, **chosen)  # type: ignore[call-arg, arg-type]
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        unpacked = _options_of(own.pop(), defaults) if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD else {}
-        added = unpacked | {option: COMMON_OPTIONS[option] for option in common}
+        if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            own.pop()
+        added = {**options, **{option: COMMON_OPTIONS[option] for option in common}}
         parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
             for name, (annotation, default) in added.items()
@@ -149,13 +193,6 @@ def command(
         return function
 
     return register
-
-
-def _options_of(parameter: inspect.Parameter, defaults: Callable[..., object] | None) -> dict[str, tuple[object, object]]:
-    """Annotations and defaults of the options in the TypedDict of a parameter."""
-    (options,) = get_args(parameter.annotation)
-    known = {name: other.default for name, other in inspect.signature(defaults).parameters.items()} if defaults else {}
-    return {name: (annotation, known.get(name)) for name, annotation in get_type_hints(options, include_extras=True).items()}
 
 
 @contextmanager

@@ -8,11 +8,10 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
-from headrace.cli.changes import Changes
 from headrace.cli.consumer import PARTITION, STATE
 from headrace.cli.options import ArchiveFolder, DryRun, From, OptionalTopic, To, TopicName, Types, Yes
 from headrace.cli.output import Column, console, note, progress_bar, table
-from headrace.cli.session import Session, command, facts_table
+from headrace.cli.session import Changes, Session, command, facts_table
 from headrace.consume import consumer_lag
 from headrace.core import TopicExists
 from headrace.db import Target, parse_interval, parse_time

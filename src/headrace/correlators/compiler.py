@@ -79,7 +79,7 @@ async def compile_correlator(
             await _activate(conn, correlator_id, versions[-1], compiled[versions[-1].version_id], position, known)
         else:
             # It kept its consumer because a transaction was open when it was deactivated.
-            await conn.execute("select headrace_internal.unwatch_correlator(%s)", (correlator_id,))
+            await conn.execute(query("correlators/unwatch"), {"correlator_id": correlator_id})
     return len(versions)
 
 

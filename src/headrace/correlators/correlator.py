@@ -1,4 +1,4 @@
-"""Correlators: create, alter, drop, list, and read from files. The table headrace.correlator holds them."""
+"""Correlators: their fields, and what is special to them among the kinds of definitions. The table headrace.correlator holds them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Annotated, cast
 
 from msgspec.structs import replace
 
-from headrace.core import FeedbackLoop, Invalid, UnknownCorrelator, encode
+from headrace.core import FeedbackLoop, Invalid, UnknownCorrelator
 from headrace.correlators.feedback import feedback, links_in, links_of
-from headrace.correlators.outputs import Output, check_tokens, encode_outputs, read_outputs
+from headrace.correlators.outputs import Output, check_tokens, describe_outputs, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
-from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
+from headrace.definitions import DefinitionKind, Field, load_definitions
 from headrace.definitions.schemas import check_definition
 from headrace.lang.condition import parse_scalar
 from headrace.lang.ecl import (
@@ -45,16 +45,28 @@ COMPARISON_MAX = 2_000
 class Correlator:
     """An ECL pattern over a topic: one machine per key, and the outputs of its tokens."""
 
-    name: str
-    topic: str
-    pattern: str
-    outputs: Mapping[str, Output] = field(default_factory=dict)
-    key: str | None = None
-    """A value of the condition language, such as `object ->> 'account'` or `key`. None: one machine for the whole topic."""
-    forget_after: timedelta | None = None
-    evidence_max: int = 100
-    active: bool = True
-    allow_feedback: bool = False
+    name: Annotated[str, Field("Name of the correlator.")]
+    topic: Annotated[str, Field("Topic whose events it reads.", is_fixed=True)]
+    pattern: Annotated[str, Field("ECL pattern.", is_long=True)]
+    outputs: Annotated[
+        Mapping[str, Output],
+        Field(
+            "The action or event that each token becomes.",
+            is_json=True,
+            read=read_outputs,
+            write=encode_outputs,
+            describe=describe_outputs,
+        ),
+    ] = field(default_factory=dict)
+    key: Annotated[
+        str | None, Field("What events are grouped by, such as key or object ->> 'account'.", unset="all events together")
+    ] = None
+    forget_after: Annotated[
+        timedelta | None, Field("Forget a key after so long without an event, such as '30 days'.", unset="never")
+    ] = None
+    evidence_max: Annotated[int, Field("Positions kept as evidence of an output.")] = 100
+    active: Annotated[bool, Field("Run the correlator.")] = True
+    allow_feedback: Annotated[bool, Field("Allow outputs that lead back to this correlator.")] = False
 
 
 @dataclass(frozen=True)
@@ -78,67 +90,32 @@ class CorrelatorState:
     paused: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class CorrelatorVersion(Correlator):
+    """A version of a correlator, active from `since_position` to `until_position`, both included; never if the first is None.
+
+    A correlator that was dropped and created again has a new `correlator_id`; `dropped` marks the version that is the drop."""
+
+    correlator_id: int
+    version: int
+    dropped: bool
+    written_at: datetime
+    written_by: str
+    status: str
+    error: str | None
+    warning: str | None
+    since_position: int | None
+    until_position: int | None
+    carried: int | None
+    restarted: int | None
+
+
 @dataclass(frozen=True)
 class KeyEffect:
     """What a change means for the keys: how many continue from their state, and how many start afresh."""
 
     carried: int
     restarted: int
-
-
-def create_correlator(conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql") -> int:
-    """Creates a correlator and returns its id.
-
-    Raises PatternError, ConditionError, InvalidOutputs and FeedbackLoop before anything is written; CorrelatorExists, UnknownTopic, UnregisteredName."""
-    _check(conn, correlator, namespace)
-    with map_database_errors():
-        parameters = _parameters(correlator, namespace, source, restart=False)
-        row = conn.execute(query("correlators/create_correlator"), parameters).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def alter_correlator(
-    conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql", restart: bool = False
-) -> KeyEffect:
-    """Gives the correlator of this name a new definition, and says what that means for its keys in their present state.
-
-    A key whose state is provably equivalent to a state of the new pattern continues from there; the others start afresh with
-    their next event; with `restart` all do. `list_correlators` shows the final numbers. Raises as create_correlator does, and
-    UnknownCorrelator."""
-    effect = _effect(conn, correlator, compile(_check(conn, correlator, namespace)), namespace, restart)
-    with map_database_errors():
-        parameters = _parameters(correlator, namespace, source, restart=restart)
-        changed = conn.execute(query("correlators/alter_correlator"), parameters).rowcount
-    if not changed:
-        raise _unknown(conn, correlator.name, namespace)
-    return effect
-
-
-def drop_correlator(conn: Connection, name: str, *, namespace: str | None = None) -> None:
-    """Drops a correlator with the state of its keys; versions and outputs stay on record. Raises UnknownCorrelator."""
-    with map_database_errors():
-        parameters = {"correlator": name, "namespace": namespace}
-        dropped = conn.execute(query("correlators/drop_correlator"), parameters).rowcount
-    if not dropped:
-        raise _unknown(conn, name, namespace)
-
-
-def list_correlators(
-    conn: Connection, *, topic: str | None = None, name: str | None = None, namespace: str | None = None
-) -> list[CorrelatorState]:
-    """The correlators of a namespace with their state, by name: all, those of a topic, or the one named."""
-    with map_database_errors(), conn.cursor(row_factory=state_row(Correlator, _state)) as cursor:
-        parameters = {"topic": topic, "correlator": name, "namespace": namespace}
-        return cursor.execute(query("correlators/correlators"), parameters).fetchall()
-
-
-def get_correlator(conn: Connection, name: str, *, namespace: str | None = None) -> CorrelatorState:
-    """The correlator of this name. Raises UnknownCorrelator."""
-    states = list_correlators(conn, name=name, namespace=namespace)
-    if not states:
-        raise _unknown(conn, name, namespace)
-    return states[0]
 
 
 def parse_texts(correlator: Correlator) -> Pattern:
@@ -156,37 +133,6 @@ def outputs_of_pattern(correlator: Correlator) -> dict[str, Output]:
     return {token: output for token, output in correlator.outputs.items() if token in tokens}
 
 
-def _check(conn: Connection, correlator: Correlator, namespace: str | None) -> Pattern:
-    pattern = parse_texts(correlator)
-    if correlator.active and not correlator.allow_feedback:
-        links = links_of(correlator.name, correlator.topic, compile(pattern), encode_outputs(correlator.outputs))
-        parameters = {"correlator": correlator.name, "namespace": namespace}
-        with map_database_errors():
-            others = links_in(conn.execute(query("correlators/other_correlators"), parameters).fetchall())
-        loop = feedback(links, others)
-        if loop is not None:
-            raise FeedbackLoop(loop)
-    check_definition(conn, f"correlator {correlator.name}", typed_conditions(pattern), namespace=namespace)
-    return pattern
-
-
-def _effect(conn: Connection, correlator: Correlator, table: Table, namespace: str | None, restart: bool) -> KeyEffect:
-    parameters = {"correlator": correlator.name, "namespace": namespace}
-    with map_database_errors():
-        before = conn.execute(query("correlators/running_table"), parameters).fetchone()
-        counts = conn.execute(query("correlators/instance_counts"), parameters).fetchall()
-    total = sum(count for _, count in counts)
-    if before is None or restart or not correlator.active or before[1] != correlator.key:
-        return KeyEffect(0, total)
-    try:
-        mapping = map_states(from_json(before[0]), table)
-    except StateLimitExceeded as error:
-        logger.warning("correlator %s: all keys start afresh: %s", correlator.name, error)
-        mapping = StateMapping({}, ())
-    carried = total if mapping is None else sum(count for units, count in counts if tuple(units) in mapping.units)
-    return KeyEffect(carried, total - carried)
-
-
 def map_states(old: Table, new: Table, *, budget: Budget | None = None) -> StateMapping | None:
     """Which state continues as which; None: the tables are equal, so every state continues as itself.
 
@@ -196,34 +142,64 @@ def map_states(old: Table, new: Table, *, budget: Budget | None = None) -> State
     return equivalent_states(old, new, budget=budget)
 
 
-def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:
-    outputs = read_outputs(correlator.pop("outputs"))
-    return CorrelatorState(correlator=Correlator(**correlator, outputs=outputs), **rest)
-
-
-def _parameters(
-    correlator: Correlator, namespace: str | None, source: str, *, restart: bool
-) -> dict[str, str | int | bool | bytes | timedelta | None]:
-    fields = {name: getattr(correlator, name) for name in Correlator.__dataclass_fields__}
-    outputs = encode(encode_outputs(correlator.outputs))
-    return fields | {"outputs": outputs, "namespace": namespace, "source": source, "restart": restart}
-
-
-def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownCorrelator:
-    known = ", ".join(state.correlator.name for state in list_correlators(conn, namespace=namespace)[:10])
-    return UnknownCorrelator(f"there is no correlator {name!r}; known correlators: {known or 'none'}")
-
-
-class CorrelatorKind(DefinitionKind[Correlator]):
-    """Correlators as a kind of definition; every shard has all of them. A file writes `forget_after` as `30 days` or P30D (ISO 8601)."""
+class CorrelatorKind(DefinitionKind[Correlator, CorrelatorState, CorrelatorVersion]):
+    """Correlators as a kind of definition; every shard has all of them."""
 
     noun = "correlator"
-    type = Correlator
+    definition_type = Correlator
+    state_type = CorrelatorState
+    version_type = CorrelatorVersion
+    unknown = UnknownCorrelator
     usual_fields = "name, topic, pattern, outputs"
-    readers: ClassVar = {"outputs": lambda outputs: read_outputs(outputs or {})}
+    keeps_state = True
+    is_recreated = True
 
     def check(self, definition: Correlator) -> None:
         parse_texts(definition)
+
+    def check_in(self, conn: Connection, definition: Correlator, namespace: str | None) -> None:
+        """Checks the texts, that no output leads back to the correlator unless that is allowed, and the schemas of the event types."""
+        pattern = parse_texts(definition)
+        if definition.active and not definition.allow_feedback:
+            links = links_of(definition.name, definition.topic, compile(pattern), encode_outputs(definition.outputs))
+            parameters = {"correlator": definition.name, "namespace": namespace}
+            with map_database_errors():
+                others = links_in(conn.execute(query("correlators/other_correlators"), parameters).fetchall())
+            loop = feedback(links, others)
+            if loop is not None:
+                raise FeedbackLoop(loop)
+        check_definition(conn, f"correlator {definition.name}", typed_conditions(pattern), namespace=namespace)
+
+    def alter(
+        self,
+        conn: Connection,
+        definition: Correlator,
+        *,
+        namespace: str | None = None,
+        source: str = "sql",
+        restart: bool = False,
+    ) -> Mapping[str, int]:
+        """As for every kind; returns how many keys are `carried` and how many `restarted`. With `restart` all are."""
+        self.check_in(conn, definition, namespace)
+        effect = self._effect(conn, definition, namespace, restart)
+        self.update(conn, definition, namespace=namespace, source=source, restart=restart)
+        return {"carried": effect.carried, "restarted": effect.restarted}
+
+    def _effect(self, conn: Connection, definition: Correlator, namespace: str | None, restart: bool) -> KeyEffect:
+        parameters = {"correlator": definition.name, "namespace": namespace}
+        with map_database_errors():
+            before = conn.execute(query("correlators/running_table"), parameters).fetchone()
+            counts = conn.execute(query("correlators/instance_counts"), parameters).fetchall()
+        total = sum(count for _, count in counts)
+        if before is None or restart or not definition.active or before[1] != definition.key:
+            return KeyEffect(0, total)
+        try:
+            mapping = map_states(from_json(before[0]), compile(parse(definition.pattern)))
+        except StateLimitExceeded as error:
+            logger.warning("correlator %s: all keys start afresh: %s", definition.name, error)
+            mapping = StateMapping({}, ())
+        carried = total if mapping is None else sum(count for units, count in counts if tuple(units) in mapping.units)
+        return KeyEffect(carried, total - carried)
 
     def summary(self, definition: Correlator) -> str:
         return f"{definition.topic}: {' '.join(definition.pattern.split())} → {', '.join(definition.outputs)}"
@@ -241,28 +217,25 @@ class CorrelatorKind(DefinitionKind[Correlator]):
             return None
         return describe_relation(comparison)
 
-    def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[Correlator]]:
-        return [StoredDefinition(state.correlator, state.source) for state in list_correlators(conn, namespace=namespace)]
-
-    def create(self, conn: Connection, definition: Correlator, *, namespace: str | None, source: str) -> None:
-        create_correlator(conn, definition, namespace=namespace, source=source)
-
-    def alter(
-        self, conn: Connection, before: Correlator, after: Correlator, *, namespace: str | None, source: str, restart: bool
-    ) -> Mapping[str, int]:
-        """Where the topic differs, the old correlator is dropped and the new one starts without state."""
-        if before.topic != after.topic:
-            self.drop(conn, before.name, namespace=namespace)
-            self.create(conn, after, namespace=namespace, source=source)
-            return {}
-        keys = alter_correlator(conn, after, namespace=namespace, source=source, restart=restart)
-        return {"carried": keys.carried, "restarted": keys.restarted}
-
-    def drop(self, conn: Connection, name: str, *, namespace: str | None) -> None:
-        drop_correlator(conn, name, namespace=namespace)
-
 
 CORRELATORS = CorrelatorKind()
+
+create_correlator = CORRELATORS.create
+drop_correlator = CORRELATORS.drop
+list_correlators = CORRELATORS.list_all
+get_correlator = CORRELATORS.get
+list_correlator_versions = CORRELATORS.versions
+
+
+def alter_correlator(
+    conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql", restart: bool = False
+) -> KeyEffect:
+    """Gives the correlator of this name a new definition, and says what that means for its keys in their present state.
+
+    A key whose state is provably equivalent to a state of the new pattern continues from there; the others start afresh with
+    their next event; with `restart` all do. `list_correlators` shows the final numbers. Raises as create_correlator does, and
+    UnknownCorrelator."""
+    return KeyEffect(**CORRELATORS.alter(conn, correlator, namespace=namespace, source=source, restart=restart))
 
 
 def load_correlators(path: Path | str) -> tuple[Correlator, ...]:

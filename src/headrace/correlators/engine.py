@@ -48,7 +48,7 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
 
     async def show_status(self, *, after_compiling: bool) -> None:
         async with self._pool.connection() as conn:
-            await conn.execute("select headrace_internal.show_correlator_status()")
+            await conn.execute("select headrace_internal.show_status('correlator')")
 
     async def turn(self, watched: WatchedCorrelator) -> float:
         """One batch, or else the due timers; returns how many seconds the loop may wait."""

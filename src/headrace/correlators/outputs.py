@@ -62,3 +62,11 @@ def check_tokens(outputs: Mapping[str, object], tokens: Sequence[str]) -> None:
 def encode_outputs(outputs: Mapping[str, Output]) -> dict[str, dict[str, str | int | bool]]:
     """Outputs as headrace.correlator stores them."""
     return {token: {name: getattr(output, name) for name in output.__dataclass_fields__} for token, output in outputs.items()}
+
+
+def describe_outputs(outputs: Mapping[str, Output]) -> str:
+    """Outputs in words: `alarm → CALL, count → totals/counted`."""
+    return ", ".join(
+        f"{token} → {output.action if isinstance(output, ActionOutput) else f'{output.topic}/{output.event}'}"
+        for token, output in outputs.items()
+    )

@@ -3,8 +3,8 @@
 Owns: files of definitions, plan and apply, the registries of event types and actions, and the loops in which a node compiles
 and runs definitions. Promises: a file is applied whole or not at all; a plan shows exactly what apply does."""
 
-from headrace.definitions.definition import AnyKind, Definition, DefinitionKind, StoredDefinition, state_row
-from headrace.definitions.engine import DefinitionEngine, limit_lock_waits
+from headrace.definitions.definition import Definition, Field
+from headrace.definitions.engine import DefinitionEngine, TooLong, limit_lock_waits
 from headrace.definitions.files import load_definitions
 from headrace.definitions.names import (
     ActionName,
@@ -17,7 +17,7 @@ from headrace.definitions.names import (
     unregister_event_type,
 )
 from headrace.definitions.plans import AppliedChange, Change, Operation, Plan, apply, plan
-from headrace.definitions.turns import TooLong
+from headrace.definitions.store import AnyKind, DefinitionKind, StoredDefinition
 
 __all__ = [
     "ActionName",
@@ -28,6 +28,7 @@ __all__ = [
     "DefinitionEngine",
     "DefinitionKind",
     "EventType",
+    "Field",
     "Operation",
     "Plan",
     "StoredDefinition",
@@ -40,7 +41,6 @@ __all__ = [
     "plan",
     "register_action",
     "register_event_type",
-    "state_row",
     "unregister_action",
     "unregister_event_type",
 ]

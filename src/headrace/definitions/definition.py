@@ -1,22 +1,24 @@
-"""Definitions as somebody wrote them, and kinds of definitions: what plan and apply know about rules, correlators and schedules."""
+"""Definitions and their kinds: a kind declares its fields once, and everything about them derives from that list.
+
+A kind has a frozen dataclass, for example `Rule`. Each field has a `Field` in its annotation, which says the rest: its help, its
+limits, how it is stored. `kind.fields` is the list; the store, files, plans, the command line, forms and the reference pages go
+through it with plain functions."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_args, get_type_hints
+from functools import cache
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
-from psycopg import AsyncCursor, Cursor
 
-from headrace.core import parse_duration
-from headrace.db import Connection
+from headrace.core import Invalid, decode, encode, parse_duration, print_duration
 
 
 class Definition(Protocol):
-    """A frozen dataclass whose fields are what somebody wrote."""
+    """A frozen dataclass whose fields are what somebody wrote, each with a `Field` in its annotation."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -24,123 +26,164 @@ class Definition(Protocol):
     def name(self) -> str: ...
 
 
-State = TypeVar("State")
 AnyDefinition = TypeVar("AnyDefinition", bound=Definition)
 
 
 @dataclass(frozen=True)
-class StoredDefinition(Generic[AnyDefinition]):
-    """A definition as the database has it, and the source that owns it: a file's name, or `sql`."""
+class Field:
+    """What is said of a field once, in its annotation. Name, type and default are those of the dataclass."""
 
-    definition: AnyDefinition
-    source: str
-
-
-def _convert(value: object, hint: object) -> object:
-    """A value of a file as the field's type. A duration is written as in patterns, `30 days`, or by ISO 8601, `P30D`."""
-    is_duration = timedelta in (hint, *get_args(hint)) and value is not None
-    if not is_duration or (isinstance(value, str) and value.startswith(("P", "-P", "+P"))):
-        return msgspec.convert(value, hint)
-    if not isinstance(value, str):
-        raise msgspec.ValidationError(f"{value!r} is not a duration; write a number and a unit, such as '30 days'")
-    try:
-        return timedelta(microseconds=parse_duration(value))
-    except ValueError as error:
-        raise msgspec.ValidationError(str(error)) from None
-
-
-class DefinitionKind(ABC, Generic[AnyDefinition]):
-    """A kind of definition. A file holds the definitions of a kind in a list named after it, such as `rules`."""
-
-    noun: str
-    type: type[AnyDefinition]
-    usual_fields: str
-    """The fields that an entry usually has, for error messages."""
-    readers: ClassVar[Mapping[str, Callable[[object], object]]] = {}
-    """Fields that are read from a file by a function of their own."""
+    help: str
+    """A sentence for options, forms and the reference page."""
+    unset: str | None = None
+    """What no value means, such as "until the target takes it"."""
+    minimum: float | None = None
+    maximum: float | None = None
+    is_fixed: bool = False
+    """True if it stays as it was created: only a definition that is dropped and created again gets another one."""
+    is_long: bool = False
+    """A text of several lines."""
+    is_json: bool = False
+    """Stored as jsonb."""
+    read: Callable[[Any], Any] | None = None
+    """Makes the value of its JSON; None: the JSON is the value."""
+    write: Callable[[Any], Any] | None = None
+    """Makes the JSON of its value."""
+    describe: Callable[[Any], str] | None = None
+    """Says a value in words, for lists and comparisons; None: the value, or its JSON, says enough."""
+    name: str = ""
+    type: Any = None
+    default: Any = ...
+    """`...` for a field that is required."""
 
     @property
-    def list_name(self) -> str:
-        return f"{self.noun}s"
+    def is_required(self) -> bool:
+        return self.default is ...
 
-    def read(self, entry: Mapping[str, object]) -> AnyDefinition:
-        """Builds a definition from an entry of a file. Raises msgspec.ValidationError with the name of the field."""
-        hints = get_type_hints(self.type)
-        values: dict[str, object] = {}
-        for field in fields(self.type):
-            if field.name not in entry:
-                if field.default is MISSING and field.default_factory is MISSING:
-                    raise msgspec.ValidationError(f"missing required field `{field.name}`")
-                continue
-            value = entry[field.name]
-            try:
-                reader = self.readers.get(field.name)
-                values[field.name] = reader(value) if reader else _convert(value, hints[field.name])
-            except msgspec.ValidationError as error:
-                raise msgspec.ValidationError(f"{field.name}: {error}") from None
-        return self.type(**values)
+    @property
+    def is_optional(self) -> bool:
+        """True if the value may be None, which is then its default."""
+        return self.default is None
 
-    def shard_key(self, definition: AnyDefinition) -> str | None:
-        """The key that decides the one shard a definition belongs to; None where every shard has it."""
-        return None
+    @property
+    def base(self) -> Any:
+        """The type without None: str, int, float, bool, timedelta, a Literal, or a type of JSON values."""
+        others = [part for part in get_args(self.type) if part is not type(None)]
+        return others[0] if self.is_optional and len(others) == 1 else self.type
 
-    @abstractmethod
-    def check(self, definition: AnyDefinition) -> None:
-        """Raises where a text of the definition is wrong."""
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a Literal; of any other type none."""
+        return get_args(self.base) if get_origin(self.base) is Literal else ()
 
-    @abstractmethod
-    def summary(self, definition: AnyDefinition) -> str:
-        """What the definition does, in one line."""
+    def from_entry(self, value: object) -> Any:
+        """A value of a file as the field's type. Raises msgspec.ValidationError.
 
-    def meaning(self, before: AnyDefinition, after: AnyDefinition) -> str | None:
-        """What a change means for events, in one line; None where nothing can be said."""
-        return None
+        A duration is written as in patterns, `30 days`, or by ISO 8601, `P30D`."""
+        if self.is_json:
+            return self._from_json_entry(value)
+        if self.base is not timedelta or value is None or (isinstance(value, str) and value.startswith(("P", "-P", "+P"))):
+            return msgspec.convert(value, self.type)
+        if not isinstance(value, str):
+            raise msgspec.ValidationError(f"{value!r} is not a duration; write a number and a unit, such as '30 days'")
+        try:
+            return timedelta(microseconds=parse_duration(value))
+        except ValueError as error:
+            raise msgspec.ValidationError(str(error)) from None
 
-    @abstractmethod
-    def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[AnyDefinition]]:
-        """All definitions of this kind in a namespace."""
+    def _from_json_entry(self, value: object) -> Any:
+        if value is None:
+            return None if self.is_optional else self.from_column({})
+        is_object = isinstance(value, dict) and all(isinstance(name, str) for name in value)
+        if get_origin(self.base) is Mapping and not is_object:
+            raise msgspec.ValidationError("expected an object, a mapping of names to values")
+        # As PostgreSQL will give it back.
+        return self.from_column(decode(encode(value, self.name)))  # type: ignore[arg-type]
 
-    @abstractmethod
-    def create(self, conn: Connection, definition: AnyDefinition, *, namespace: str | None, source: str) -> None: ...
+    def from_text(self, text: str) -> Any:
+        """The value of a text that somebody typed; an empty text of an optional field is None. Raises Invalid."""
+        if not text.strip() and self.is_optional:
+            return None
+        if self.base is str:
+            return text
+        try:
+            if self.is_json:
+                return self._from_json_text(text)
+            if self.choices and text not in self.choices:
+                raise Invalid(f"{self.label} is {', '.join(self.choices[:-1])} or {self.choices[-1]}, not {text!r}")
+            if self.base is timedelta:
+                return self.from_entry(text)
+            return msgspec.convert({"yes": "true", "no": "false"}.get(text, text.strip()), self.base, strict=False)
+        except msgspec.ValidationError as error:
+            expected = {int: "a whole number", float: "a number", bool: "yes or no"}.get(self.base)
+            raise Invalid(f"{self.label} must be {expected}, not {text!r}" if expected else f"{self.label}: {error}") from None
 
-    @abstractmethod
-    def alter(
-        self,
-        conn: Connection,
-        before: AnyDefinition,
-        after: AnyDefinition,
-        *,
-        namespace: str | None,
-        source: str,
-        restart: bool,
-    ) -> Mapping[str, int]:
-        """Changes a definition; returns counts of what that affects, such as the keys that start afresh."""
+    def _from_json_text(self, text: str) -> Any:
+        value = decode(text)
+        # A payload stays as it was typed, so that no digit is lost.
+        return self.from_entry(value) if get_origin(self.base) is Mapping else msgspec.Raw(text.encode())
 
-    @abstractmethod
-    def drop(self, conn: Connection, name: str, *, namespace: str | None) -> None: ...
+    def to_text(self, value: Any) -> str:
+        """A value as `from_text` reads it."""
+        if value is None:
+            return ""
+        if self.is_json:
+            return encode(self.to_json(value))
+        if isinstance(value, timedelta):
+            return print_duration(value // timedelta(microseconds=1))
+        return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+    @property
+    def label(self) -> str:
+        """Its name in words: `delay` for delay_s."""
+        return self.name.removesuffix("_s").replace("_", " ")
+
+    def from_column(self, value: Any) -> Any:
+        """The value of what the database has stored."""
+        return value if self.read is None or value is None else self.read(value)
+
+    def to_json(self, value: Any) -> Any:
+        """A value of JSON as it is stored."""
+        return value if self.write is None or value is None else self.write(value)
+
+    def summarize(self, value: Any) -> Any:
+        """A value as lists and comparisons show it."""
+        if self.describe is not None and value is not None:
+            return self.describe(value)
+        return self.to_json(value)
+
+    def to_column(self, value: Any) -> Any:
+        """A value as a parameter of a statement."""
+        return encode(self.to_json(value)) if self.is_json and value is not None else value
 
 
-AnyKind: TypeAlias = DefinitionKind[Any]
+@cache
+def fields_of(definition: type[Definition]) -> tuple[Field, ...]:
+    """The fields of a definition, in order: what their annotations say, with name, type and default."""
+    hints = get_type_hints(definition, include_extras=True)
+    declared = []
+    for own in fields(definition):
+        annotation = hints[own.name]
+        field = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Field)), None)
+        if field is None:
+            continue
+        default = ... if own.default is MISSING else own.default
+        if own.default_factory is not MISSING:
+            default = own.default_factory()
+        declared.append(replace(field, name=own.name, type=annotation.__origin__, default=default))
+    return tuple(declared)
 
 
-def field_names(definition: type[Definition] | Definition) -> tuple[str, ...]:
-    """The names of a definition's fields."""
-    return tuple(field.name for field in fields(definition))
-
-
-def state_row(
-    definition: type[Definition], build: Callable[[dict[str, Any], dict[str, Any]], State]
-) -> Callable[[Cursor[Any] | AsyncCursor[Any]], Callable[[Sequence[Any]], State]]:
-    """A row factory of states: `build` gets the columns of the definition, and the other columns."""
-    own = field_names(definition)
-
-    def factory(cursor: Cursor[Any] | AsyncCursor[Any]) -> Callable[[Sequence[Any]], State]:
-        columns = [column.name for column in cursor.description or ()]
-
-        def row(values: Sequence[Any]) -> State:
-            others = dict(zip(columns, values, strict=True))
-            return build({name: others.pop(name) for name in own}, others)
-
-        return row
-
-    return factory
+def read_entry(definition: type[AnyDefinition], entry: Mapping[str, object]) -> AnyDefinition:
+    """Builds a definition from an entry of a file. Raises msgspec.ValidationError with the name of the field."""
+    values: dict[str, object] = {}
+    for field in fields_of(definition):
+        if field.name not in entry:
+            if field.is_required:
+                raise msgspec.ValidationError(f"missing required field `{field.name}`")
+            continue
+        try:
+            values[field.name] = field.from_entry(entry[field.name])
+        except msgspec.ValidationError as error:
+            raise msgspec.ValidationError(f"{field.name}: {error}") from None
+    return definition(**values)

@@ -12,7 +12,8 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Container
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from operator import itemgetter
@@ -36,9 +37,10 @@ from headrace.db import (
     query,
     record_failure,
 )
-from headrace.definitions.turns import TooLong, rounds_by_namespace
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 IDLE_S, REST_S, COMPILER_REST_S = 1.0, 10.0, 20.0
 """Longest wait without a notification, after recent work and later: one may be lost with its connection, and retries fall due. Of the
@@ -56,6 +58,28 @@ LONG_LOOK_S = 0.25
 
 Pending: TypeAlias = tuple[int, str, str]
 """What is to be compiled: id, namespace and name."""
+
+
+class TooLong(Exception):
+    """Something takes longer than others in the line can be made to wait. `work`, if it is known, is what takes long: once it was done
+    beside the line, the next attempt is short. Otherwise another transaction holds a lock."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]] | None = None) -> None:
+        super().__init__()
+        self.work = work
+
+
+def rounds_by_namespace(waiting: Iterable[T], namespace_of: Callable[[T], str]) -> list[list[T]]:
+    """What waits, in rounds: the first has the first of each namespace, the second the second of those that have more, and so on."""
+    rounds: list[list[T]] = []
+    counts: Counter[str] = Counter()
+    for item in waiting:
+        number = counts[namespace_of(item)]
+        counts[namespace_of(item)] += 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(item)
+    return rounds
 
 
 async def limit_lock_waits(conn: AsyncConnection, lock_ms: int) -> None:

@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from headrace.core import HeadraceError, InvalidDefinitionFile
-from headrace.definitions.definition import AnyKind, Definition, field_names
+from headrace.definitions.definition import Definition, read_entry
+from headrace.definitions.store import AnyKind, field_names
 
 DEFINITIONS_MAX: Final = 100_000
 FILE_LISTS: Final = ("rules", "correlators", "schedules", "relays")
@@ -75,7 +76,9 @@ def _read_list(path: Path, kind: AnyKind, entries: object) -> list[Definition]:
     definitions: list[Definition] = []
     names: set[str] = set()
     for number, entry in enumerate(entries, 1):
-        definition = entry if isinstance(entry, kind.type) else _read_entry(f"{path.name}, {kind.noun} {number}", kind, entry)
+        definition = (
+            entry if isinstance(entry, kind.definition_type) else _read_entry(f"{path.name}, {kind.noun} {number}", kind, entry)
+        )
         if definition.name in names:
             raise InvalidDefinitionFile(f"{path.name}: {kind.noun} {definition.name!r} is there twice; give one another name")
         names.add(definition.name)
@@ -90,13 +93,15 @@ def _read_list(path: Path, kind: AnyKind, entries: object) -> list[Definition]:
 
 def _read_entry(place: str, kind: AnyKind, entry: object) -> Definition:
     if not isinstance(entry, dict):
-        raise InvalidDefinitionFile(f"{place}: not a {kind.type.__name__} and not a mapping of names to values; {_form(kind)}")
+        raise InvalidDefinitionFile(
+            f"{place}: not a {kind.definition_type.__name__} and not a mapping of names to values; {_form(kind)}"
+        )
     place = f"{place} ({entry.get('name')})"
-    known = field_names(kind.type)
+    known = field_names(kind)
     if unknown := sorted(map(str, entry.keys() - set(known))):
         raise InvalidDefinitionFile(f"{place}: unknown {', '.join(unknown)}; known are {', '.join(known)}")
     try:
-        definition: Definition = kind.read(entry)
+        definition: Definition = read_entry(kind.definition_type, entry)
     except msgspec.ValidationError as error:
         raise InvalidDefinitionFile(f"{place}: {error}") from None
     except HeadraceError as error:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from headrace.core import Invalid
 from headrace.db import Connection
-from headrace.definitions.definition import AnyKind, Definition, StoredDefinition, field_names
+from headrace.definitions.definition import Definition
 from headrace.definitions.files import load_definitions
+from headrace.definitions.store import AnyKind, StoredDefinition, field_names
 
 Operation = Literal["create", "alter", "drop", "unchanged"]
 
@@ -40,6 +41,12 @@ class Change:
     @property
     def name(self) -> str:
         return self.definition.name
+
+    @property
+    def recreates(self) -> bool:
+        """True if the definition is dropped and created again, without what it kept: another topic, for example."""
+        fixed = {field.name for field in self.kind.fields if field.is_fixed}
+        return self.kind.is_recreated and not fixed.isdisjoint(self.differences)
 
 
 @dataclass(frozen=True)
@@ -103,29 +110,24 @@ def apply(conn: Connection, plan: Plan, *, restart: bool = False) -> tuple[Appli
             applied.append(AppliedChange(change))
         for change in plan.changes:
             effects: Mapping[str, int] = {}
-            if change.operation == "alter":
-                assert change.before is not None
-                effects = change.kind.alter(
-                    conn,
-                    change.before.definition,
-                    change.after,
-                    namespace=plan.namespace,
-                    source=plan.source,
-                    restart=restart,
-                )
-            elif change.operation == "create":
-                change.kind.create(conn, change.after, namespace=plan.namespace, source=plan.source)
-            else:
+            own: dict[str, Any] = {"namespace": plan.namespace, "source": plan.source}
+            if change.operation == "unchanged" or change.operation == "drop":
                 continue
+            if change.operation == "alter" and not change.recreates:
+                effects = change.kind.alter(conn, change.after, restart=restart, **own)
+            else:
+                if change.operation == "alter":
+                    change.kind.drop(conn, change.name, namespace=plan.namespace)
+                change.kind.create(conn, change.after, **own)
             applied.append(AppliedChange(change, effects))
     return tuple(applied)
 
 
 def _kind_of(definition: Definition, kinds: Sequence[AnyKind]) -> AnyKind:
     for kind in kinds:
-        if isinstance(definition, kind.type):
+        if isinstance(definition, kind.definition_type):
             return kind
-    raise Invalid(f"{type(definition).__name__} is none of {', '.join(kind.type.__name__ for kind in kinds)}")
+    raise Invalid(f"{type(definition).__name__} is not one of {', '.join(kind.definition_type.__name__ for kind in kinds)}")
 
 
 def _compare(
@@ -139,7 +141,7 @@ def _compare(
         if before is None:
             created.append(Change(kind, "create", after=after))
             continue
-        differences = tuple(name for name in field_names(after) if getattr(before.definition, name) != getattr(after, name))
+        differences = tuple(name for name in field_names(kind) if getattr(before.definition, name) != getattr(after, name))
         operation: Operation = "alter" if differences or before.source != source else "unchanged"
         existing.append(Change(kind, operation, before, after, differences))
     dropped = [Change(kind, "drop", before) for before in known.values() if before.source == source]

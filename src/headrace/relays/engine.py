@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from psycopg import sql
+
 from headrace.consume import Batch, Consumer, ConsumerRunner, DuePoll, Failure
 from headrace.core import HeadraceError, PackageMissing
 from headrace.db import (
@@ -29,9 +31,8 @@ from headrace.db import (
     record_failure,
     run_to_end,
 )
-from headrace.definitions import state_row
 from headrace.relays.delivery import Delivery, is_redrive
-from headrace.relays.relay import Relay, check_relay
+from headrace.relays.relay import RELAYS, Relay, check_relay
 
 logger = logging.getLogger(__name__)
 
@@ -209,9 +210,9 @@ class RelayEngine:
 
     async def list_runnable(self) -> list[RunnableRelay]:
         """The relays that may run."""
-        factory = state_row(Relay, _runnable)
-        async with self._pool.connection() as conn, conn.cursor(row_factory=factory) as cursor:
-            return await (await cursor.execute(query("relays/running"), {"namespace": self._namespace})).fetchall()
+        statement = sql.SQL(query("relays/running")).format(columns=RELAYS.columns("r"))
+        async with self._pool.connection() as conn, conn.cursor(row_factory=RELAYS.row_factory(_runnable)) as cursor:
+            return await (await cursor.execute(statement, {"namespace": self._namespace})).fetchall()
 
     async def update(self) -> None:
         """Starts relays that are new, ends those that are gone, and restarts those that have changed."""

@@ -65,7 +65,7 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
         # A topic that was compiled has shown its own versions.
         if not after_compiling:
             async with self._pool.connection() as conn:
-                await conn.execute("select headrace_internal.show_status()")
+                await conn.execute("select headrace_internal.show_status('rule')")
 
     async def turn(self, topic: WatchedTopic) -> float:
         """Evaluates one batch, if one is due; returns for how many seconds the topic may rest."""

@@ -8,11 +8,12 @@ The cron arithmetic is cronsim's. It runs in Python and writes ticks ahead into 
 if it is installed, else by a node."""
 
 from headrace.schedules.cron import check_cron, check_zone, explain_cron, ticks
-from headrace.schedules.definition import SCHEDULES, ScheduleDefinition
 from headrace.schedules.pg_cron import remove_cron_jobs
 from headrace.schedules.schedule import (
+    SCHEDULES,
     Missed,
     Schedule,
+    ScheduleDefinition,
     Tick,
     alter_schedule,
     create_schedule,

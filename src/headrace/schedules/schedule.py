@@ -1,47 +1,50 @@
-"""Schedules: create, alter, pause, resume, drop, run now, list."""
+"""Schedules: their fields, what is special to them among the kinds of definitions, and their ticks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from uuid import UUID
 
-from headrace.core import JSON, Payload, encode
+from headrace.core import JSON, Payload, UnknownSchedule
 from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
+from headrace.definitions import DefinitionKind, Field
 from headrace.schedules.cron import TickPlan, check_cron, check_zone, plan_ticks, ticks
 
 Missed: TypeAlias = Literal["skip", "one", "all"]
 """Which ticks are fired late if nobody fired them in time: none, the newest, or the newest `missed_max`."""
 
-_CREATE = """select headrace.create_schedule(
-    p_schedule => %s, p_cron => %s, p_topic => %s, p_type => %s, p_payload => %s, p_zone => %s, p_key => %s, p_headers => %s,
-    p_missed => %s, p_missed_max => %s, p_grace_s => %s, p_active => %s, p_namespace => %s)"""
-_ALTER = """select headrace.alter_schedule(
-    p_schedule => %s, p_cron => %s, p_zone => %s, p_type => %s, p_payload => %s, p_key => %s, p_headers => %s, p_missed => %s,
-    p_missed_max => %s, p_grace_s => %s, p_namespace => %s)"""
 WRITE_PLAN = "select headrace.plan_schedule(%s, %s, %s, %s, %s::timestamptz[], %s, %s)"
 
 
-@dataclass(frozen=True)
-class Schedule:
+@dataclass(frozen=True, kw_only=True)
+class ScheduleDefinition:
+    """An event at every tick of a cron expression, in a time zone."""
+
+    name: Annotated[str, Field("Name of the schedule.")]
+    cron: Annotated[str, Field("Five fields, or six with seconds first, or a name such as @daily.")]
+    topic: Annotated[str, Field("Topic of the event.", is_fixed=True)]
+    type: Annotated[str, Field("Event type.")]
+    payload: Annotated[JSON, Field("Payload of the event as JSON.", is_json=True)] = field(default_factory=dict)
+    zone: Annotated[str, Field("IANA time zone.")] = "UTC"
+    key: Annotated[str | None, Field("Key of the event.", unset="none")] = None
+    headers: Annotated[Mapping[str, JSON], Field("Headers of the event as JSON.", is_json=True)] = field(default_factory=dict)
+    missed: Annotated[Missed, Field("Missed ticks to fire later: none, the newest, or the newest missed_max.")] = "skip"
+    missed_max: Annotated[int, Field("Where all missed ticks are fired: at most this many.")] = 100
+    grace_s: Annotated[float, Field("A tick counts as missed after this many seconds.")] = 120
+    active: Annotated[bool, Field("Fire the ticks. A schedule that is not active is paused.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(ScheduleDefinition):
     """A schedule and its state: `active`, `paused`, `failing` (will be retried) or `invalid` (never fires)."""
 
     schedule_id: int
     namespace: str
-    schedule: str
-    cron: str
-    zone: str
-    topic: str
-    type: str
-    payload: JSON
-    key: str | None
-    headers: Mapping[str, JSON]
-    missed: Missed
-    missed_max: int
-    grace_s: float
+    source: str
     state: str
     error: str | None
     by_cron: bool
@@ -80,6 +83,67 @@ class UnplannedSchedule:
         return (*key, list(plan.ticks), plan.until, plan.replan_at)
 
 
+class ScheduleKind(DefinitionKind[ScheduleDefinition, Schedule, None]):
+    """Schedules; each is on one shard, so that a tick is one event."""
+
+    noun = "schedule"
+    definition_type = ScheduleDefinition
+    state_type = Schedule
+    unknown = UnknownSchedule
+    usual_fields = "name, cron, topic, type"
+    is_on_one_shard = True
+    is_recreated = True
+
+    def shard_key(self, definition: ScheduleDefinition) -> str:
+        return definition.name if definition.key is None else definition.key
+
+    def check(self, definition: ScheduleDefinition) -> None:
+        check_cron(definition.cron)
+        check_zone(definition.zone)
+
+    def summary(self, definition: ScheduleDefinition) -> str:
+        return f"{definition.cron} ({definition.zone}) → {definition.topic}, {definition.type}"
+
+    def create(
+        self, conn: Connection, definition: ScheduleDefinition, *, namespace: str | None = None, source: str = "sql"
+    ) -> int:
+        """Creates a schedule, plans its first ticks, and returns its id."""
+        with map_database_errors(), conn.transaction():
+            schedule_id = super().create(conn, definition, namespace=namespace, source=source)
+            _plan_now(conn, schedule_id)
+        return schedule_id
+
+    def update(
+        self, conn: Connection, definition: ScheduleDefinition, *, namespace: str | None, source: str, restart: bool = False
+    ) -> None:
+        """Writes a schedule, and plans its next ticks."""
+        with map_database_errors(), conn.transaction():
+            super().update(conn, definition, namespace=namespace, source=source)
+            _plan_now(conn, _schedule_id(conn, definition.name, namespace))
+
+    def resume(self, conn: Connection, name: str, *, namespace: str | None = None) -> int:
+        """Resumes a paused schedule from now on; ticks that passed meanwhile do not count as missed."""
+        with map_database_errors(), conn.transaction():
+            count = super().resume(conn, name, namespace=namespace)
+            _plan_now(conn, _schedule_id(conn, name, namespace))
+        return count
+
+    def definition(self, state: Schedule) -> ScheduleDefinition:
+        return ScheduleDefinition(**{field.name: getattr(state, field.name) for field in self.fields})
+
+    def build_state(self, values: dict[str, Any], rest: dict[str, Any]) -> Schedule:
+        return Schedule(**values, **rest)
+
+
+SCHEDULES = ScheduleKind()
+
+drop_schedule = SCHEDULES.drop
+get_schedule = SCHEDULES.get
+list_schedules = SCHEDULES.list_all
+pause_schedule = SCHEDULES.pause
+resume_schedule = SCHEDULES.resume
+
+
 def create_schedule(
     conn: Connection,
     schedule: str,
@@ -98,14 +162,10 @@ def create_schedule(
     namespace: str | None = None,
 ) -> int:
     """Creates a schedule, plans its first ticks, and returns its id."""
-    check_cron(cron)
-    check_zone(zone)
-    event = (topic, type, encode({} if payload is None else payload), zone, key, encode(headers or {}))
-    with map_database_errors(), conn.transaction():
-        parameters = (schedule, cron, *event, missed, missed_max, grace_s, active, namespace)
-        schedule_id = fetch_value(conn, _CREATE, parameters)
-        _plan_now(conn, schedule_id)
-    return int(schedule_id)
+    event: dict[str, Any] = {"type": type, "payload": {} if payload is None else payload, "headers": headers or {}}
+    rest: dict[str, Any] = {"missed": missed, "missed_max": missed_max, "grace_s": grace_s, "active": active}
+    definition = ScheduleDefinition(name=schedule, cron=cron, topic=topic, zone=zone, key=key, **event, **rest)
+    return SCHEDULES.create(conn, definition, namespace=namespace)
 
 
 def alter_schedule(
@@ -124,48 +184,17 @@ def alter_schedule(
     namespace: str | None = None,
 ) -> None:
     """Changes a schedule; None leaves an option as it is, an empty key removes the key."""
-    if cron is not None:
-        check_cron(cron)
-    if zone is not None:
-        check_zone(zone)
-    event = (type, None if payload is None else encode(payload), key, None if headers is None else encode(headers))
-    with map_database_errors(), conn.transaction():
-        fetch_value(conn, _ALTER, (schedule, cron, zone, *event, missed, missed_max, grace_s, namespace))
-        _plan_now(conn, _schedule_id(conn, schedule, namespace))
-
-
-def pause_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
-    """Pauses a schedule; ticks that pass meanwhile do not count as missed."""
-    fetch_value(conn, "select headrace.pause_schedule(%s, %s)", (schedule, namespace))
-
-
-def resume_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
-    """Resumes a paused schedule from now on."""
-    with map_database_errors(), conn.transaction():
-        fetch_value(conn, "select headrace.resume_schedule(%s, %s)", (schedule, namespace))
-        _plan_now(conn, _schedule_id(conn, schedule, namespace))
-
-
-def drop_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
-    """Drops a schedule and its past ticks; its events stay in the log."""
-    fetch_value(conn, "select headrace.drop_schedule(%s, %s)", (schedule, namespace))
+    wanted: dict[str, Any] = {"cron": cron, "zone": zone, "type": type, "payload": payload, "key": key, "headers": headers}
+    wanted |= {"missed": missed, "missed_max": missed_max, "grace_s": grace_s}
+    state = SCHEDULES.get(conn, schedule, namespace=namespace)
+    fields = {name: value for name, value in wanted.items() if value is not None}
+    definition = replace(SCHEDULES.definition(state), **fields)
+    SCHEDULES.alter(conn, replace(definition, key=definition.key or None), namespace=namespace, source=state.source)
 
 
 def run_now(conn: Connection, schedule: str, *, namespace: str | None = None) -> UUID:
     """Publishes a schedule's event now, even if it is paused; returns the event's id."""
     return UUID(str(fetch_value(conn, "select headrace.run_schedule_now(%s, %s)", (schedule, namespace))))
-
-
-def list_schedules(conn: Connection, *, namespace: str | None = None) -> list[Schedule]:
-    """The schedules of a namespace, by name."""
-    return fetch_rows(conn, Schedule, query("schedules/schedules"), {"namespace": namespace, "schedule": None})
-
-
-def get_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> Schedule:
-    """One schedule; raises UnknownSchedule."""
-    _schedule_id(conn, schedule, namespace)
-    [row] = fetch_rows(conn, Schedule, query("schedules/schedules"), {"namespace": namespace, "schedule": schedule})
-    return row
 
 
 def next_ticks(conn: Connection, schedule: str, *, count: int = 10, namespace: str | None = None) -> list[datetime]:

@@ -7,7 +7,7 @@ from headrace.db import Level
 # What every level may call and read.
 ANY = """
 clock current_namespace schema_release log_epoch uuid_v7 topic_id queue_name wake_queue send_action send_actions is_paused copy_route event_within_limits
-time_within_limits json_depth json_number_too_big caller_is_owner level_includes readable_event_types readable_actions
+time_within_limits json_depth json_number_too_big caller_is_owner level_includes readable_definitions
 find_access_token touch_access_tokens
 """
 FUNCTIONS: dict[str, str] = {
@@ -16,7 +16,7 @@ FUNCTIONS: dict[str, str] = {
     "consume": """
 log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance
 advance_partitions fail release_claims hold_back claim_redrive redriven_event end_redrive redrive discard edit_dead_event skip_event seek seek_position pause resume
-schedule_id next_ticks readable_rules readable_correlators readable_relays readable_schedules queue_state cursor_lag evaluate unmatched_reason
+schedule_id next_ticks queue_state cursor_lag evaluate unmatched_reason
 report_relay metrics queued_actions action_dead_letters count_dead_letters read_dead_letters error_group register_node
 register_consumers deregister_node heartbeat
 """,
@@ -36,7 +36,7 @@ VIEWS: dict[str, str] = {
     "any": "namespace namespace_grant topic outbox event_type action event_schema event_schema_version",
     "publish": "capture",
     "consume": """
-log archive consumer cursor event_dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version correlator_table
+log archive consumer cursor event_dead_letter schedule schedule_state schedule_due schedule_tick rule rule_version firing correlator correlator_version correlator_table
 correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letter rule_state event_history event_unmatched
 correlator_state correlation_history node_state pipeline_state failure pause relay relay_version relay_state stream stream_output
 """,
@@ -48,7 +48,7 @@ WRITABLE = {
     "correlator": "namespace correlator topic key pattern outputs forget_after evidence_max active allow_feedback restart source dropped",
     "relay": "namespace relay topic condition target options format mapping start attempts backoff_s backoff_max_s when_exhausted"
     " key_order batch concurrency active source dropped",
-    "schedule": "namespace schedule cron zone topic_id type payload key headers active source missed missed_max grace_s dropped",
+    "schedule": "namespace schedule cron zone topic type payload key headers active source missed missed_max grace_s dropped",
     "event_type": "namespace event_type description dropped",
     "action": "namespace action description dropped",
 }
@@ -56,8 +56,7 @@ WRITABLE = {
 INSERTABLE = "direct_event"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
-    "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_relays readable_schedules "
-    "error_group unmatched_reason wake_sequencer outbox_slot payload_fits"
+    "caller_is_owner level_includes readable_definitions error_group unmatched_reason wake_sequencer outbox_slot payload_fits"
 )
 INCLUDES: dict[Level, list[str]] = {
     "publish": ["publish"],

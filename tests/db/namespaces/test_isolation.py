@@ -127,7 +127,7 @@ CALLS = [
     "insert into headrace.rule (namespace, rule, topic, event_type, action) values ('b', 'r', 'orders', 'placed', 'NOTIFY')",
     "insert into headrace.correlator (namespace, correlator, topic, pattern) values ('b', 'c', 'orders', 'push(x) {placed}')",
     "insert into headrace.schedule (namespace, schedule, cron, topic_id, type) values ('a', 's', '* * * * *', %(topic_id)s, 'x')",
-    "insert into headrace.schedule (namespace, schedule, cron, topic_id, type) values ('b', 's', '* * * * *', %(topic_id)s, 'x')",
+    "insert into headrace.schedule (namespace, schedule, cron, topic, type) values ('b', 's', '* * * * *', 'orders', 'x')",
     "select headrace.claim(%(consumer_id)s, 10, p_caller => 'postgres')",
     "insert into headrace.schedule_due values (%(schedule_id)s, now())",
     "update headrace.topic set retention = '1 day', partitions = 9 where topic_id = %(topic_id)s",

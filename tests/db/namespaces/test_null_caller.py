@@ -39,6 +39,8 @@ def argument(known: Identifiers, function: str, name: str, type_: str) -> sql.Co
     """What is known of the other namespace; a null where nothing is."""
     guesses = () if type_.endswith("[]") else known.by_column.get(name.removeprefix("p_"), ())
     value = VALID.get(function, {}).get(name) or next(iter(guesses), None)
+    # A function of any type reads definitions: those of rules.
+    type_ = {"anyelement": "headrace_internal.rule"}.get(type_, type_)
     return sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(type_))  # type: ignore[arg-type]
 
 

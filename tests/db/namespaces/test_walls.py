@@ -36,6 +36,8 @@ def test_schedule_rule_and_correlator_stay_in_their_own_namespace(owner_conn: Co
     # Columns of ours in a view that may be written: the value is ignored.
     role.execute("insert into headrace.rule (rule, topic, event_type, action, topic_id) "
                  "values ('s', 'orders', 'placed', 'A', %(topic_id)s)", known)  # fmt: skip
+    role.execute("insert into headrace.schedule (schedule, cron, topic, type, topic_id) "
+                 "values ('s', '* * * * *', 'orders', 'due', %(topic_id)s)", known)  # fmt: skip
     own = ids(owner_conn, "a")["topic_id"]
     for table in ("rule", "rule_version", "correlator", "correlator_version", "schedule"):
         rows = owner_conn.execute(f"select distinct topic_id from headrace_internal.{table} where namespace = 'a'").fetchall()
@@ -131,7 +133,7 @@ def test_definitions_are_dropped_by_an_update(owner_conn: Connection, sign_in: S
         ("rule", "rule, topic, event_type, action", "'x', 'orders', 'placed', 'A'"),
         ("correlator", "correlator, topic, pattern", "'x', 'orders', 'push(x) {placed}'"),
         ("relay", "relay, topic, target", "'x', 'orders', 'webhook'"),
-        ("schedule", "schedule, cron, topic_id, type", "'x', '* * * * *', headrace.topic_id('orders'), 'due'"),
+        ("schedule", "schedule, cron, topic, type", "'x', '* * * * *', 'orders', 'due'"),
     ):
         role.execute(f"insert into headrace.{kind} ({columns}) values ({values})")
         for expected in ([("x", True)], []):
@@ -250,7 +252,7 @@ def test_topics_of_headrace_are_written_and_dropped_by_nobody_of_a_namespace(own
         "select headrace.alter_topic('headrace.audit', p_retention => '1 day')",
         "select headrace.drop_topic('headrace.audit', p_force => true)",
         "select headrace.capture('pg_temp.t', 'headrace.audit')",
-        "insert into headrace.schedule (schedule, cron, topic_id, type) values ('s', '* * * * *', headrace.topic_id('headrace.audit'), 't')",
+        "insert into headrace.schedule (schedule, cron, topic, type) values ('s', '* * * * *', 'headrace.audit', 't')",
         "insert into headrace.correlator (correlator, topic, pattern, outputs) values ('c', 'orders', 'push(x) {placed}', "
         """'{"x": {"event": "t", "topic": "headrace.audit"}}')""",
     ):

@@ -5,14 +5,6 @@ from headrace_internal.correlator_table t
 join headrace_internal.correlator_version v on v.version_id = t.version_id
 where t.correlator_id = %(correlator_id)s;
 
--- name: alter_correlator
--- Gives a correlator another definition.
-update headrace.correlator c
-set topic = %(topic)s, key = %(key)s, pattern = %(pattern)s, outputs = %(outputs)s::jsonb, forget_after = %(forget_after)s,
-    evidence_max = %(evidence_max)s, active = %(active)s, allow_feedback = %(allow_feedback)s, source = %(source)s,
-    restart = %(restart)s
-where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator = %(name)s;
-
 -- name: any_due
 -- Is a timer of the correlator due, unless it is paused, by the time of its topic? Index: correlator_instance_due.
 select 1 from headrace_internal.correlator_instance i
@@ -76,30 +68,6 @@ from (
     limit %(limit)s
 ) h
 order by h.correlation_id
-
--- name: correlators
--- Selects the correlators of a namespace with their state.
-select c.correlator as name, c.topic, c.pattern, c.outputs, c.key, c.forget_after, c.evidence_max, c.active, c.allow_feedback,
-    c.correlator_id, c.version_id, c.namespace, c.source, c.version, c.status, c.error, c.warning, c.since_position, c.carried,
-    c.restarted, c.written_at, c.written_by, c.paused
-from headrace.correlator_state c
-where c.namespace = headrace.current_namespace(%(namespace)s)
-    and (%(topic)s::text is null or c.topic = %(topic)s)
-    and (%(correlator)s::text is null or c.correlator = %(correlator)s)
-order by c.correlator;
-
--- name: create_correlator
--- Creates a correlator. Raises HR221 when the name exists already.
-insert into headrace.correlator
-    (namespace, correlator, topic, key, pattern, outputs, forget_after, evidence_max, active, allow_feedback, source)
-values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(key)s, %(pattern)s, %(outputs)s::jsonb, %(forget_after)s,
-    %(evidence_max)s, %(active)s, %(allow_feedback)s, %(source)s)
-returning correlator_id;
-
--- name: drop_correlator
--- Drops a correlator.
-update headrace.correlator c set dropped = true
-where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator = %(correlator)s;
 
 -- name: due_instances
 -- Selects the instances whose timers are due by a settled time, the earliest first. Index: correlator_instance_due.
@@ -258,6 +226,11 @@ select t.topic_id, coalesce(l.position, 0), case when t.clock = 'server' then he
 from headrace.topic t
 left join lateral headrace.log_head(t.topic_id) l on true
 where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
+
+-- name: unwatch
+-- Deletes the internal consumer of a correlator, unless it is active.
+select headrace_internal.unwatch(k.topic_id, 'headrace.correlator.' || k.correlator)
+from headrace_internal.correlator k where k.correlator_id = %(correlator_id)s;
 
 -- name: watched_correlators
 -- Selects the correlators with an active version.

@@ -49,30 +49,16 @@ create index correlator_pending on headrace_internal.correlator (correlator_id) 
 -- never active if since_position is null (pending, invalid, not active, or the deletion itself).
 create table headrace_internal.correlator_version (
     version_id bigint      not null generated always as identity,
-    correlator_id integer  not null,
-    version    integer     not null,
-    namespace  text        not null,
-    correlator text        not null,
-    topic_id   integer     not null,
-    key        text,
-    pattern    text        not null,
-    outputs    jsonb       not null,
-    forget_after interval,
-    evidence_max integer   not null,
-    active     boolean     not null,
-    allow_feedback boolean not null,
-    restart    boolean     not null,
+    -- The correlator as it was written, with the outcome of its compilation.
+    like headrace_internal.correlator including defaults,
     -- This version is the deletion of the correlator.
     dropped    boolean     not null default false,
     written_at timestamptz not null default headrace.clock(),
     written_by text        not null default session_user,
-    status     text        not null default 'pending',
-    error      text,
     -- Warnings: tokens that become nothing, outputs without a token.
     warning    text,
     -- The pattern as it was parsed.
     canonical  text,
-    since_position bigint,
     until_position bigint,
     since_at   timestamptz,
     until_at   timestamptz,

@@ -1,16 +1,22 @@
+-- What users write of a correlator: headrace.write_definition writes these columns and no others.
+create or replace view headrace_internal.correlator_fields as
+select r.namespace, r.correlator, r.topic, r.key, r.pattern, r.outputs, r.forget_after, r.evidence_max, r.active, r.allow_feedback,
+    r.restart, r.source
+from headrace_internal.correlator r;
+
 -- Correlators. Admins of a namespace may insert and update rows, and drop one by `set dropped = true`.
 create or replace view headrace.correlator as
 select r.correlator_id, r.namespace, r.correlator, r.topic, r.key, r.pattern, r.outputs, r.forget_after, r.evidence_max,
     r.active, r.allow_feedback, r.restart, r.source, r.topic_id, r.version, r.status, r.error, r.since_position,
     false as dropped
-from headrace_internal.readable_correlators() r;
+from headrace_internal.readable_definitions(null::headrace_internal.correlator) r;
 
 create or replace trigger correlator_write instead of insert or update or delete on headrace.correlator
 for each row execute function headrace_internal.write_view();
 
 -- All versions of correlators.
 create or replace view headrace.correlator_version with (security_barrier) as
-select v.version_id, v.correlator_id, v.version, v.namespace, v.correlator, v.topic_id, v.key, v.pattern, v.outputs,
+select v.version_id, v.correlator_id, v.version, v.namespace, v.correlator, v.topic, v.topic_id, v.key, v.pattern, v.outputs,
     v.forget_after, v.evidence_max, v.active, v.allow_feedback, v.restart, v.dropped, v.written_at, v.written_by,
     v.status, v.error, v.warning, v.canonical, v.since_position, v.until_position, v.since_at, v.until_at, v.carried,
     v.restarted

@@ -36,20 +36,6 @@ cross join lateral headrace_internal.batch_end(u.consumer_id, %(topic_id)s, -1, 
     case when u.single_to > u.position then 1 else %(max)s end) d
 where u.consumer_id = %(consumer_id)s and u.partition = -1;
 
--- name: own_schedule
--- Makes a source the owner of a schedule. Locks: the schedule row.
-update headrace.schedule s set source = %(source)s
-where s.namespace = headrace.current_namespace(%(namespace)s) and s.schedule = %(name)s;
-
--- name: schedules
--- Selects the schedules of a namespace as they were written. Index: schedule_name_unique.
-select s.schedule as name, s.cron, t.topic, s.type, s.payload, s.zone, s.key, s.headers, s.missed, s.missed_max, s.grace_s,
-    s.active, s.source
-from headrace.schedule s
-join headrace.topic t on t.topic_id = s.topic_id
-where s.namespace = headrace.current_namespace(%(namespace)s)
-order by s.schedule;
-
 -- name: unregister
 -- Removes a name from its registry; rules that use it stay.
 update headrace.{registry} set dropped = true where namespace = headrace.current_namespace(%(namespace)s) and {registry} = %(name)s;

@@ -57,24 +57,8 @@ create index relay_topic on headrace_internal.relay (topic_id);
 
 -- Every version of every relay, also of dropped ones.
 create table headrace_internal.relay_version (
-    relay_id   integer     not null,
-    version    integer     not null,
-    namespace  text        not null,
-    relay      text        not null,
-    topic_id   integer     not null,
-    condition  text        not null,
-    target     text        not null,
-    options    jsonb       not null,
-    format     text        not null,
-    mapping    jsonb,
-    attempts   integer,
-    backoff_s  double precision not null,
-    backoff_max_s double precision not null,
-    when_exhausted text    not null,
-    key_order  text        not null,
-    batch      integer     not null,
-    concurrency integer    not null,
-    active     boolean     not null,
+    -- The relay as it was written. Nodes report to headrace_internal.relay: status and error stay as they were here.
+    like headrace_internal.relay including defaults,
     -- This version is the deletion of the relay.
     dropped    boolean     not null default false,
     written_at timestamptz not null default headrace.clock(),

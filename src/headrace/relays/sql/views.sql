@@ -1,17 +1,23 @@
+-- What users write of a relay: headrace.write_definition writes these columns and no others.
+create or replace view headrace_internal.relay_fields as
+select r.namespace, r.relay, r.topic, r.condition, r.target, r.options, r.format, r.mapping, r.start, r.attempts, r.backoff_s,
+    r.backoff_max_s, r.when_exhausted, r.key_order, r.batch, r.concurrency, r.active, r.source
+from headrace_internal.relay r;
+
 -- Relays. Admins of a namespace may insert and update rows, and drop one by `set dropped = true`.
 create or replace view headrace.relay as
 select r.relay_id, r.uid, r.namespace, r.relay, r.topic, r.condition, r.target, r.options, r.format, r.mapping, r.start, r.attempts,
     r.backoff_s, r.backoff_max_s, r.when_exhausted, r.key_order, r.batch, r.concurrency, r.active, r.source, r.topic_id, r.version,
     r.status, r.error,
     false as dropped
-from headrace_internal.readable_relays() r;
+from headrace_internal.readable_definitions(null::headrace_internal.relay) r;
 
 create or replace trigger relay_write instead of insert or update or delete on headrace.relay
 for each row execute function headrace_internal.write_view();
 
 -- All versions of relays.
 create or replace view headrace.relay_version with (security_barrier) as
-select v.relay_id, v.version, v.namespace, v.relay, v.topic_id, v.condition, v.target, v.options, v.format, v.mapping, v.attempts,
+select v.relay_id, v.version, v.namespace, v.relay, v.topic, v.topic_id, v.condition, v.target, v.options, v.format, v.mapping, v.start, v.attempts,
     v.backoff_s, v.backoff_max_s, v.when_exhausted, v.key_order, v.batch, v.concurrency, v.active, v.dropped, v.written_at, v.written_by
 from headrace_internal.relay_version v
 where v.namespace in (select k.namespace from headrace_internal.caller_level k where k.level = 'consume');

@@ -1,22 +1,3 @@
--- name: alter_rule
--- Gives a rule another definition.
-update headrace.rule r
-set topic = %(topic)s, event_type = %(event_type)s, condition = %(condition)s, action = %(action)s, priority = %(priority)s,
-    delay_s = %(delay_s)s, timing = %(timing)s, active = %(active)s, source = %(source)s
-where r.namespace = headrace.current_namespace(%(namespace)s) and r.rule = %(name)s;
-
--- name: create_rule
--- Creates a rule. Raises HR220 when the name exists already.
-insert into headrace.rule
-    (namespace, rule, topic, event_type, condition, action, priority, delay_s, timing, active, source)
-values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(event_type)s, %(condition)s, %(action)s,
-    %(priority)s, %(delay_s)s, %(timing)s, %(active)s, %(source)s)
-returning rule_id;
-
--- name: drop_rule
--- Drops a rule.
-update headrace.rule r set dropped = true where r.namespace = headrace.current_namespace(%(namespace)s) and r.rule = %(rule)s;
-
 -- name: inline_direct
 select e.id, e.event_id, d.version_id
     from event e
@@ -89,16 +70,6 @@ where v.topic_id = %(topic_id)s and v.status = 'pending'
 order by v.version_id
 limit %(limit)s;
 
--- name: rules
--- Selects the rules of a namespace with their state.
-select r.rule as name, r.topic, r.event_type, r.action, r.condition, r.priority, r.delay_s, r.timing, r.active,
-    r.namespace, r.source, r.version, r.status, r.error, r.warning, r.since_position, r.written_at, r.written_by, r.paused
-from headrace.rule_state r
-where r.namespace = headrace.current_namespace(%(namespace)s)
-    and (%(topic)s::text is null or r.topic = %(topic)s)
-    and (%(rule)s::text is null or r.rule = %(rule)s)
-order by r.rule;
-
 -- name: sample
 -- Creates a table of events for the condition tester; dropped at the end of the transaction.
 create temporary table sample (
@@ -123,15 +94,6 @@ cross join lateral (
 ) m
 where s.timing = %(timing)s and s.topic_id = %(topic_id)s
 order by s.shape_id, m.version_id;
-
--- name: versions
--- Selects the versions of a rule, also of a dropped one, oldest first.
-select v.rule_id, v.version, t.topic, v.event_type, v.condition, v.action, v.priority, v.delay_s, v.timing, v.active, v.dropped,
-    v.written_at, v.written_by, v.status, v.error, v.since_position, v.until_position
-from headrace.rule_version v
-join headrace.topic t on t.topic_id = v.topic_id
-where v.namespace = headrace.current_namespace(%(namespace)s) and v.rule = %(rule)s
-order by v.rule_id, v.version;
 
 -- name: watched_topics
 -- Selects the topics with rules, and the reserved consumer of each.

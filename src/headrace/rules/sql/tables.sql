@@ -42,29 +42,16 @@ create index rule_pending on headrace_internal.rule (rule_id) where status = 'pe
 -- never active if since_position is null (pending, invalid, not active, or the deletion itself).
 create table headrace_internal.rule_version (
     version_id bigint      not null generated always as identity,
-    rule_id    integer     not null,
-    version    integer     not null,
-    namespace  text        not null,
-    rule       text        not null,
-    topic_id   integer     not null,
-    event_type text        not null,
-    condition  text        not null,
-    action     text        not null,
-    priority   integer     not null,
-    delay_s    integer     not null,
-    timing     text        not null,
-    active     boolean     not null,
+    -- The rule as it was written, with the outcome of its compilation.
+    like headrace_internal.rule including defaults,
     -- This version is the deletion of the rule.
     dropped    boolean     not null default false,
     written_at timestamptz not null default headrace.clock(),
     written_by text        not null default session_user,
-    status     text        not null default 'pending',
-    error      text,
     -- The condition as it was parsed.
     canonical  text,
     -- The same as SQL, printed from our own tree: for headrace.evaluate and the reasons of headrace.event_unmatched.
     filter     text,
-    since_position bigint,
     until_position bigint,
     since_at   timestamptz,
     until_at   timestamptz,

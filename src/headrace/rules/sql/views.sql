@@ -1,16 +1,21 @@
+-- What users write of a rule: headrace.write_definition writes these columns and no others.
+create or replace view headrace_internal.rule_fields as
+select r.namespace, r.rule, r.topic, r.event_type, r.condition, r.action, r.priority, r.delay_s, r.timing, r.active, r.source
+from headrace_internal.rule r;
+
 -- Rules. Admins of a namespace may insert and update rows, and drop one by `set dropped = true`.
 create or replace view headrace.rule as
 select r.rule_id, r.namespace, r.rule, r.topic, r.event_type, r.condition, r.action, r.priority, r.delay_s, r.timing,
     r.active, r.source, r.topic_id, r.version, r.status, r.error, r.since_position,
     false as dropped
-from headrace_internal.readable_rules() r;
+from headrace_internal.readable_definitions(null::headrace_internal.rule) r;
 
 create or replace trigger rule_write instead of insert or update or delete on headrace.rule
 for each row execute function headrace_internal.write_view();
 
 -- All versions of rules.
 create or replace view headrace.rule_version with (security_barrier) as
-select v.version_id, v.rule_id, v.version, v.namespace, v.rule, v.topic_id, v.event_type, v.condition, v.action,
+select v.version_id, v.rule_id, v.version, v.namespace, v.rule, v.topic, v.topic_id, v.event_type, v.condition, v.action,
     v.priority, v.delay_s, v.timing, v.active, v.dropped, v.written_at, v.written_by, v.status, v.error, v.canonical,
     v.since_position, v.until_position, v.since_at, v.until_at
 from headrace_internal.rule_version v

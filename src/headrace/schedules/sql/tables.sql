@@ -8,6 +8,8 @@ create table headrace_internal.schedule (
     schedule      text        not null,
     cron          text        not null,
     zone          text        not null default 'UTC',
+    topic         text        not null,
+    -- Filled in by the trigger.
     topic_id      integer     not null,
     type          text        not null,
     payload       jsonb       not null default '{}',

@@ -44,7 +44,7 @@ $$;
 -- Creates the internal consumer of a topic's rules or of a correlator, at the head of the log. It holds back retention, so it
 -- exists only while they do. Two calls at once create one consumer. Always true.
 -- Locks: the consumer row, key share, to the end of the transaction. Whoever would drop the consumer because nothing needs it must
--- not do so before this transaction, whose rule needs it, has ended: see unwatch_topic.
+-- not do so before this transaction, whose rule needs it, has ended: see unwatch.
 -- Calls: log_head.
 create or replace function headrace_internal.create_internal_consumer(p_topic_id integer, p_consumer text) returns boolean
 language plpgsql volatile

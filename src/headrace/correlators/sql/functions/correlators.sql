@@ -75,7 +75,7 @@ $$;
 
 -- Before a correlator is written: finds its topic (HR101), checks its outputs, and counts a change of its definition as a new version.
 -- Name and topic stay: another topic is another correlator.
--- Calls: topic_id, check_outputs, check_output_tokens, check_names, unknown_outputs.
+-- Calls: is_same_definition, topic_id, check_outputs, check_output_tokens, check_names, unknown_outputs.
 create or replace function headrace_internal.correlator_written() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -85,9 +85,7 @@ begin
             raise exception 'correlator "%" keeps its name and its topic', old.correlator
                 using errcode = 'HR222', hint = 'Drop it, and create another one.';
         end if;
-        if not new.restart and (new.key, new.pattern, new.outputs, new.forget_after, new.evidence_max, new.active, new.allow_feedback)
-            is not distinct from (old.key, old.pattern, old.outputs, old.forget_after, old.evidence_max, old.active,
-                old.allow_feedback) then
+        if headrace_internal.is_same_definition(to_jsonb(old), to_jsonb(new)) then
             new.topic_id := old.topic_id;
             return new;
         end if;
@@ -111,7 +109,7 @@ for each row execute function headrace_internal.correlator_written();
 
 -- After a correlator was written: records the new version and notifies the compilers. A deleted correlator ends at once, together
 -- with its consumer, after a running batch. A correlator that is dropped with its topic leaves no version. Runs as the owner.
--- Calls: create_internal_consumer, notify.
+-- Calls: record_versions, create_internal_consumer, notify.
 create or replace function headrace_internal.correlator_changed() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -122,19 +120,9 @@ begin
             where c.topic_id = old.topic_id and c.consumer = 'headrace.correlator.' || old.correlator)
         where v.correlator_id = old.correlator_id and v.since_position is not null and v.until_at is null;
         delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'headrace.correlator.' || old.correlator;
-        insert into headrace_internal.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
-            forget_after, evidence_max, active, allow_feedback, restart, dropped)
-        select old.correlator_id, old.version + 1, old.namespace, old.correlator, old.topic_id, old.key, old.pattern, old.outputs,
-            old.forget_after, old.evidence_max, false, old.allow_feedback, false, true
-        from headrace_internal.topic t where t.topic_id = old.topic_id;
+        perform headrace_internal.record_versions('correlator', jsonb_build_array(to_jsonb(old)), p_dropped => true);
     else
-        insert into headrace_internal.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
-            forget_after, evidence_max, active, allow_feedback, restart)
-        select new.correlator_id, new.version, new.namespace, new.correlator, new.topic_id, new.key, new.pattern, new.outputs,
-            new.forget_after, new.evidence_max, new.active, new.allow_feedback, new.restart
-        where not exists (select from headrace_internal.correlator_version v
-            where v.correlator_id = new.correlator_id and v.version = new.version);
-        if not found then
+        if headrace_internal.record_versions('correlator', jsonb_build_array(to_jsonb(new))) = '{}' then
             return null;
         end if;
         if new.active then
@@ -151,24 +139,6 @@ $$;
 
 create or replace trigger correlator_changed after insert or update or delete on headrace_internal.correlator
 for each row execute function headrace_internal.correlator_changed();
-
--- Copies the results of compilations to headrace_internal.correlator. A row that its writer still locks is left for the next call.
--- Locks: correlator rows whose version has been compiled, no key update, skip locked. Index: correlator_pending.
-create or replace function headrace_internal.show_correlator_status() returns integer
-language sql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-    with shown as (
-        update headrace_internal.correlator c
-        set status = v.status, error = v.error, since_position = v.since_position
-        from headrace_internal.correlator_version v
-        where v.correlator_id = c.correlator_id and v.version = c.version and v.status <> 'pending'
-            and c.correlator_id in (
-                select p.correlator_id from headrace_internal.correlator p
-                join headrace_internal.correlator_version w on w.correlator_id = p.correlator_id and w.version = p.version
-                where p.status = 'pending' and w.status <> 'pending' for no key update of p skip locked)
-        returning 1)
-    select count(*)::integer from shown
-$$;
 
 -- One compiler at a time may activate a correlator of a namespace that publishes events, to the end of the transaction: two that each
 -- activate one half of a loop would not see it. A loop leads through correlators of one namespace, so that others need not wait.

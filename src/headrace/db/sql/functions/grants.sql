@@ -7,12 +7,12 @@ as $$
     select f.name from (values
         ('any', '{clock,current_namespace,schema_release,log_epoch,uuid_v7,topic_id,queue_name,wake_queue,send_action,send_actions,is_paused,copy_route,
             event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,
-            readable_event_types,readable_actions,find_access_token,touch_access_tokens}'::text[]),
+            readable_definitions,find_access_token,touch_access_tokens}'::text[]),
         ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
             commit_spark_batch,wake_sequencer,outbox_slot,payload_fits,publish_once,find_hook}'),
         ('consume', '{log_head,log_clock,read_log,find_event,is_archived,archived_from,
             create_consumer,drop_consumer,due_consumers,claim,claim_events,advance,advance_partitions,fail,release_claims,hold_back,claim_redrive,redriven_event,end_redrive,redrive,discard,edit_dead_event,skip_event,seek,
-            seek_position,resume,schedule_id,next_ticks,readable_rules,readable_correlators,readable_relays,readable_schedules,report_relay,queue_state,metrics,cursor_lag,evaluate,unmatched_reason,pause,queued_actions,
+            seek_position,resume,schedule_id,next_ticks,report_relay,queue_state,metrics,cursor_lag,evaluate,unmatched_reason,pause,queued_actions,
             action_dead_letters,count_dead_letters,read_dead_letters,error_group,register_node,register_consumers,deregister_node,heartbeat}'),
         ('work', '{claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
             extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,set_queue_asleep,queue_is_empty,edit_dead_letter,
@@ -32,7 +32,7 @@ $$;
 -- lock it in front of every other namespace. A definition is dropped by `set dropped = true`.
 -- Calls: definition_columns, level_includes.
 create or replace function headrace_internal.level_views(p_level text) returns table (privileges text, relation text)
-language sql immutable
+language sql stable
 as $$
     select case v.privileges
             when 'insert, update' then format('insert, update (%s, dropped)', array_to_string(headrace_internal.definition_columns(r.relation), ', '))
@@ -42,7 +42,7 @@ as $$
         ('publish', 'select', '{capture}'),
         -- Inserts nothing for a role that may not insert into the outbox itself.
         ('publish', 'insert', '{direct_event}'),
-        ('consume', 'select', '{log,archive,consumer,cursor,event_dead_letter,schedule,schedule_due,schedule_tick,rule,rule_version,firing,
+        ('consume', 'select', '{log,archive,consumer,cursor,event_dead_letter,schedule,schedule_state,schedule_due,schedule_tick,rule,rule_version,firing,
             correlator,correlator_version,correlator_table,correlator_instance,correlation,node,action_result,attempt,pipeline,
             pipeline_batch,consumer_lag,dead_letter,rule_state,event_history,event_unmatched,correlator_state,correlation_history,
             node_state,pipeline_state,stream,stream_output,failure,pause,relay,relay_version,relay_state}'),

@@ -1,15 +1,10 @@
--- Returns the columns of a definition that users write; null for an unknown kind. Admins may update these columns of the public view.
+-- Returns the columns of a definition that users write, which are those of the view headrace_internal.<kind>_fields; null for what is not
+-- a kind. Admins may update these columns of the public view.
 create or replace function headrace_internal.definition_columns(p_kind text) returns text[]
-language sql immutable
+language sql stable
 as $$
-    select case p_kind
-        when 'rule' then '{namespace,rule,topic,event_type,condition,action,priority,delay_s,timing,active,source}'
-        when 'correlator' then '{namespace,correlator,topic,key,pattern,outputs,forget_after,evidence_max,active,allow_feedback,restart,source}'
-        when 'relay' then '{namespace,relay,topic,condition,target,options,format,mapping,start,attempts,backoff_s,backoff_max_s,
-            when_exhausted,key_order,batch,concurrency,active,source}'
-        when 'schedule' then '{namespace,schedule,cron,zone,topic_id,type,payload,key,headers,active,source,missed,missed_max,grace_s}'
-        when 'event_type' then '{namespace,event_type,description}'
-        when 'action' then '{namespace,action,description}' end::text[]
+    select array_agg(a.attname::text order by a.attnum) from pg_catalog.pg_attribute a
+    where a.attrelid = to_regclass(format('headrace_internal.%I', p_kind || '_fields')) and a.attnum > 0
 $$;
 
 -- Inserts, updates or deletes one row of a definition: rule, correlator, relay, schedule, event_type or action. Returns the row as it is
@@ -85,80 +80,115 @@ begin
 end
 $$;
 
--- Returns the rows of headrace_internal.event_type that the caller may read. The view headrace.event_type selects from this function and not from
--- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
-create or replace function headrace_internal.readable_event_types(p_caller headrace_internal.caller default current_user)
-returns setof headrace_internal.event_type
+-- Returns the rows of a table of definitions that the caller may read; p_rows is a null of the table's type. The views of definitions select
+-- from this function and not from the tables: LOCK TABLE on a view that one may update would lock the tables it selects from.
+-- Calls: definition_columns.
+create or replace function headrace_internal.readable_definitions(
+    p_rows anyelement, p_caller headrace_internal.caller default current_user
+) returns setof anyelement
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'any');
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller,
+        case when pg_typeof(p_rows) in ('headrace_internal.event_type'::regtype, 'headrace_internal.action'::regtype) then 'any' else 'consume' end);
 begin
-    return query select r.* from headrace_internal.event_type r where r.namespace = any (v_namespaces);
+    if headrace_internal.definition_columns(split_part(pg_typeof(p_rows)::text, '.', 2)) is null then
+        raise exception '% is not a kind of definition', pg_typeof(p_rows) using errcode = 'HR300';
+    end if;
+    return query execute format('select r.* from %s r where r.namespace = any ($1)', pg_typeof(p_rows)) using v_namespaces;
 end
 $$;
 
--- Returns the rows of headrace_internal.action that the caller may read. The view headrace.action selects from this function and not from
--- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
-create or replace function headrace_internal.readable_actions(p_caller headrace_internal.caller default current_user)
-returns setof headrace_internal.action
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+-- Does an update leave a definition as it is? Who manages it, and what we fill in, is no part of it; `restart` asks for a new version.
+create or replace function headrace_internal.is_same_definition(p_old jsonb, p_new jsonb) returns boolean
+language sql immutable
+as $$
+    select p_new - v.ours = p_old - v.ours and not coalesce((p_new ->> 'restart')::boolean, false)
+    from (values ('{source,restart,topic_id,version,status,error,since_position}'::text[])) v (ours)
+$$;
+
+-- Records definitions as versions, as they are written or, if p_dropped, that they ended. p_rows: an array of their rows. Returns the
+-- topics of the versions that are new. Rows whose topic is gone leave none. Index: <kind>_version_unique or <kind>_version_pkey.
+create or replace function headrace_internal.record_versions(p_kind text, p_rows jsonb, p_dropped boolean default false) returns integer[]
+language plpgsql volatile
 as $$
 declare
-    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'any');
+    v_topic_ids integer[];
 begin
-    return query select r.* from headrace_internal.action r where r.namespace = any (v_namespaces);
+    if p_dropped then
+        select jsonb_agg(r.value || jsonb_build_object('version', (r.value ->> 'version')::integer + 1, 'active', false, 'restart', false,
+            'status', 'pending', 'error', null, 'since_position', null)) into p_rows
+        from jsonb_array_elements(p_rows) r;
+    end if;
+    execute format($sql$
+        with recorded as (
+            insert into headrace_internal.%2$I (%3$s, dropped)
+            select %4$s, $2
+            from jsonb_populate_recordset(null::headrace_internal.%1$I, $1) r
+            where exists (select from headrace_internal.topic t where t.topic_id = r.topic_id)
+                and not exists (select from headrace_internal.%2$I v where v.%5$I = r.%5$I and v.version = r.version)
+            order by r.%5$I
+            returning topic_id)
+        select array_agg(distinct d.topic_id) from recorded d
+        $sql$, p_kind, p_kind || '_version', string_agg(quote_ident(a.attname), ', '), string_agg('r.' || quote_ident(a.attname), ', '),
+        p_kind || '_id')
+    from pg_catalog.pg_attribute a
+    where a.attrelid = format('headrace_internal.%I', p_kind)::regclass and a.attnum > 0 and not a.attisdropped
+    into v_topic_ids using p_rows, p_dropped;
+    return coalesce(v_topic_ids, '{}');
 end
 $$;
 
--- Returns the rows of headrace_internal.rule that the caller may read. The view headrace.rule selects from this function and not from
--- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
-create or replace function headrace_internal.readable_rules(p_caller headrace_internal.caller default current_user)
-returns setof headrace_internal.rule
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+-- Copies the results of compilations to the rules or correlators: those of some versions, or of all. A row that its writer still locks
+-- is left for the next call. With many to compile, a call for all of them reads each that still waits.
+-- Locks: rows whose version has been compiled, no key update, skip locked. Indexes: <kind>_pending, <kind>_version_pkey,
+-- <kind>_version_unique.
+create or replace function headrace_internal.show_status(p_kind text, p_version_ids bigint[] default null) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
+    v_shown integer;
 begin
-    return query select r.* from headrace_internal.rule r where r.namespace = any (v_namespaces);
+    execute format($sql$
+        with shown as (
+            update headrace_internal.%1$I d
+            set status = v.status, error = v.error, since_position = v.since_position
+            from headrace_internal.%2$I v
+            where v.%3$I = d.%3$I and v.version = d.version and v.status <> 'pending' and %4$s
+                -- Only these are locked: with many to compile, every batch would write a lock into each that still waits.
+                and d.%3$I in (
+                    select p.%3$I from headrace_internal.%1$I p
+                    join headrace_internal.%2$I v on v.%3$I = p.%3$I and v.version = p.version
+                    where p.status = 'pending' and v.status <> 'pending' and %4$s for no key update of p skip locked)
+            returning 1)
+        select count(*) from shown
+        $sql$, p_kind, p_kind || '_version', p_kind || '_id', case when p_version_ids is null then 'true' else 'v.version_id = any ($1)' end)
+    into v_shown using p_version_ids;
+    return v_shown;
 end
 $$;
 
--- Returns the rows of headrace_internal.correlator that the caller may read. The view headrace.correlator selects from this function and not from
--- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
-create or replace function headrace_internal.readable_correlators(p_caller headrace_internal.caller default current_user)
-returns setof headrace_internal.correlator
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+-- Deletes the internal consumer of a topic's rules, or of a correlator, that no definition needs, so that it does not hold back retention.
+-- True if it did. Runs in the transaction that began a compilation. A transaction that has written a definition and is still open holds
+-- the consumer's row: the consumer then stays, and a later compilation decides. Locks: the consumer row, for update, skip locked.
+create or replace function headrace_internal.unwatch(p_topic_id integer, p_consumer text) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
+    v_consumer_id bigint;
 begin
-    return query select r.* from headrace_internal.correlator r where r.namespace = any (v_namespaces);
-end
-$$;
-
--- Returns the rows of headrace_internal.schedule that the caller may read. The view headrace.schedule selects from this function and not from
--- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
-create or replace function headrace_internal.readable_schedules(p_caller headrace_internal.caller default current_user)
-returns setof headrace_internal.schedule
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-as $$
-declare
-    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
-begin
-    return query select r.* from headrace_internal.schedule r where r.namespace = any (v_namespaces);
-end
-$$;
-
--- Returns the rows of headrace_internal.relay that the caller may read. The view headrace.relay selects from this function and not from
--- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
-create or replace function headrace_internal.readable_relays(p_caller headrace_internal.caller default current_user)
-returns setof headrace_internal.relay
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-as $$
-declare
-    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
-begin
-    return query select r.* from headrace_internal.relay r where r.namespace = any (v_namespaces);
+    select c.consumer_id into v_consumer_id
+    from headrace_internal.consumer c where c.topic_id = p_topic_id and c.consumer = p_consumer
+    for update skip locked;
+    -- Checked while the row is locked: whoever writes a definition from here on waits for us, and creates the consumer again.
+    if not found
+        or p_consumer = 'headrace.rules' and (exists (select from headrace_internal.rule r where r.topic_id = p_topic_id)
+            or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending'))
+        or p_consumer <> 'headrace.rules' and exists (select from headrace_internal.correlator k
+            where k.topic_id = p_topic_id and k.active and 'headrace.correlator.' || k.correlator = p_consumer) then
+        return false;
+    end if;
+    delete from headrace_internal.consumer c where c.consumer_id = v_consumer_id;
+    return true;
 end
 $$;

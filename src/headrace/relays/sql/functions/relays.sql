@@ -25,7 +25,7 @@ $$;
 
 -- Before a relay is written: finds its topic (HR101), rejects secrets in clear text, and counts a change of its definition as a new
 -- version. Name and topic stay: the cursors are those of the topic.
--- Calls: option_with_clear_secret, topic_id.
+-- Calls: is_same_definition, option_with_clear_secret, topic_id.
 create or replace function headrace_internal.relay_written() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -37,10 +37,7 @@ begin
             raise exception 'relay "%" keeps its name and its topic', old.relay
                 using errcode = 'HR200', hint = 'Drop it, and create another one.';
         end if;
-        if (new.condition, new.target, new.options, new.format, new.mapping, new.attempts, new.backoff_s, new.backoff_max_s,
-                new.when_exhausted, new.key_order, new.batch, new.concurrency, new.active)
-            is not distinct from (old.condition, old.target, old.options, old.format, old.mapping, old.attempts, old.backoff_s,
-                old.backoff_max_s, old.when_exhausted, old.key_order, old.batch, old.concurrency, old.active) then
+        if headrace_internal.is_same_definition(to_jsonb(old), to_jsonb(new)) then
             new.topic_id := old.topic_id;
             return new;
         end if;
@@ -64,32 +61,18 @@ for each row execute function headrace_internal.relay_written();
 -- After a relay was written: records the new version, keeps its consumer with the failure policy and the condition of the relay, and
 -- notifies the nodes, which compile the condition. A dropped relay ends with its consumer, its cursors and its dead letters, after a running delivery. A relay that is dropped
 -- with its topic leaves no version. Runs as the owner. Locks: the topic row for a new relay, so that 'latest' is a definite position.
--- Calls: notify, log_head, add_claims.
+-- Calls: record_versions, notify, log_head, add_claims.
 create or replace function headrace_internal.relay_changed() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_consumer record;
-    v_relay    headrace_internal.relay;
 begin
     if tg_op = 'DELETE' then
-        v_relay := old;
-        v_relay.version := old.version + 1;
-        v_relay.active := false;
         delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'relay.' || old.relay;
+        perform headrace_internal.record_versions('relay', jsonb_build_array(to_jsonb(old)), p_dropped => true);
     else
-        v_relay := new;
-    end if;
-    insert into headrace_internal.relay_version (relay_id, version, namespace, relay, topic_id, condition, target, options, format,
-        mapping, attempts, backoff_s, backoff_max_s, when_exhausted, key_order, batch, concurrency, active, dropped)
-    select v_relay.relay_id, v_relay.version, v_relay.namespace, v_relay.relay, v_relay.topic_id, v_relay.condition, v_relay.target,
-        v_relay.options, v_relay.format, v_relay.mapping, v_relay.attempts, v_relay.backoff_s, v_relay.backoff_max_s,
-        v_relay.when_exhausted, v_relay.key_order, v_relay.batch, v_relay.concurrency, v_relay.active, tg_op = 'DELETE'
-    from headrace_internal.topic t
-    where t.topic_id = v_relay.topic_id and not exists (
-        select from headrace_internal.relay_version v where v.relay_id = v_relay.relay_id and v.version = v_relay.version);
-    if tg_op <> 'DELETE' then
-        if not found then
+        if headrace_internal.record_versions('relay', jsonb_build_array(to_jsonb(new))) = '{}' then
             return null;
         end if;
         if tg_op = 'INSERT' then

@@ -90,16 +90,21 @@ $$;
 
 -- Before a schedule is written: rejects invalid expressions, zones, events and topics of another namespace; a change of
 -- expression, zone or state deletes the plan. Ticks that are due stay due, unless the schedule is paused.
--- Calls: refuse_reserved_topic, check_cron, event_within_limits, schedule_headers, notify.
+-- A dropped schedule leaves its pg_cron job to a node, which is notified.
+-- Calls: topic_id, refuse_reserved_topic, check_cron, event_within_limits, schedule_headers, notify.
 create or replace function headrace_internal.schedule_written() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not exists (select from headrace_internal.topic t where t.topic_id = new.topic_id and t.namespace = new.namespace) then
-        raise exception 'there is no topic % in namespace "%"', new.topic_id, new.namespace
-            using errcode = 'HR101', hint = 'A schedule publishes in its own namespace.';
+    if tg_op = 'DELETE' then
+        perform headrace_internal.notify('headrace_schedule', '');
+        return old;
     end if;
-    perform headrace_internal.refuse_reserved_topic(t.topic) from headrace_internal.topic t where t.topic_id = new.topic_id;
+    -- Also where only the namespace differs: a schedule publishes in its own.
+    if tg_op = 'INSERT' or (new.topic, new.namespace) is distinct from (old.topic, old.namespace) then
+        new.topic_id := headrace.topic_id(new.topic, new.namespace);
+        perform headrace_internal.refuse_reserved_topic(new.topic);
+    end if;
     if tg_op = 'INSERT' or new.cron is distinct from old.cron then
         perform headrace_internal.check_cron(new.cron);
     end if;
@@ -125,7 +130,7 @@ begin
 end
 $$;
 
-create or replace trigger schedule_written before insert or update on headrace_internal.schedule
+create or replace trigger schedule_written before insert or update or delete on headrace_internal.schedule
 for each row execute function headrace_internal.schedule_written();
 
 -- Rejects dropping a topic that has schedules (HR203).
@@ -173,7 +178,7 @@ $$;
 
 -- Creates a schedule and returns its id. Raises HR230 if it exists already, HR330 and HR331 for an invalid expression or zone.
 -- A node plans it within moments; nothing fires before that.
--- Calls: topic_id.
+-- Calls: write_definition.
 create or replace function headrace.create_schedule(
     p_schedule   text,
     p_cron       text,
@@ -193,20 +198,11 @@ create or replace function headrace.create_schedule(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace   text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
-    v_schedule_id integer;
+    v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
 begin
-    insert into headrace_internal.schedule
-        (namespace, schedule, cron, zone, topic_id, type, payload, key, headers, missed, missed_max, grace_s, active)
-    values (v_namespace, p_schedule, p_cron, p_zone, headrace.topic_id(p_topic, v_namespace), p_type, p_payload, p_key,
-        p_headers, p_missed, p_missed_max, p_grace_s, p_active)
-    on conflict on constraint schedule_name_unique do nothing
-    returning schedule_id into v_schedule_id;
-    if v_schedule_id is null then
-        raise exception 'schedule "%" already exists in namespace "%"', p_schedule, v_namespace
-            using errcode = 'HR230', hint = 'Change it with headrace.alter_schedule, or choose another name.';
-    end if;
-    return v_schedule_id;
+    return (headrace.write_definition('schedule', null, jsonb_build_object('namespace', v_namespace, 'schedule', p_schedule, 'cron', p_cron,
+        'zone', p_zone, 'topic', p_topic, 'type', p_type, 'payload', p_payload, 'key', p_key, 'headers', p_headers, 'missed', p_missed,
+        'missed_max', p_missed_max, 'grace_s', p_grace_s, 'active', p_active)) ->> 'schedule_id')::integer;
 end
 $$;
 
@@ -266,7 +262,7 @@ end
 $$;
 
 -- Drops a schedule with its record of ticks. Its events stay in the log.
--- Calls: schedule_id, notify.
+-- Calls: schedule_id.
 create or replace function headrace.drop_schedule(
     p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
@@ -275,7 +271,5 @@ as $$
 begin
     perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
     delete from headrace_internal.schedule s where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
-    -- A node removes its pg_cron job.
-    perform headrace_internal.notify('headrace_schedule', '');
 end
 $$;

@@ -82,7 +82,7 @@ def apply_relay(view: View) -> Done:
     """Creates or changes the relay on every selected shard, if it is still the one that the plan has shown."""
     name = view.form.get("relay", "").strip()
     relay = _relay(name, {field: view.form.get(field, "") for field in FIELDS})
-    own = {"namespace": view.namespace}
+    own: dict[str, Any] = {"namespace": view.namespace}
     done = apply_plan(
         view,
         "relay",

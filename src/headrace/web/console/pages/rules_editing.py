@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -62,7 +62,7 @@ def apply_rule(view: View) -> Done:
     """Creates or changes the rule on every selected shard, if it is still the one that the plan has shown."""
     name = view.form.get("rule", "").strip()
     rule = _rule(name, {field: view.form.get(field, "") for field in FIELDS})
-    own = {"namespace": view.namespace}
+    own: dict[str, Any] = {"namespace": view.namespace}
     done = apply_plan(
         view,
         "rule",

@@ -35,7 +35,7 @@ def list_schedules(view: View) -> Page:
         for row in rows
     ]
     columns = (
-        Column("schedule", link=lambda row: schedule_url(view, row["schedule"])),
+        Column("name", "schedule", link=lambda row: schedule_url(view, row["name"])),
         Column("words", "when"),
         Column("zone", wide=True),
         Column("state", kind="state"),
