@@ -20,7 +20,7 @@ from headrace.spark.source import EventStreamReader
 from tests.builders import numbers, wait_until
 from tests.conftest import FAST, temporary_folder
 from tests.log.archive.builders import archive_orders, events
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from headrace.spark.source import EventReader, SourceOptions
 from headrace.testing import Kit
 from tests.builders import drain, fill, numbers, topic
 from tests.drivers.callers import CALLERS
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 
 TRACES = """
     select 'setting ' || name || ' = ' || setting from pg_settings where source = 'session'

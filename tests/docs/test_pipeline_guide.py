@@ -11,8 +11,8 @@ from headrace.db import Connection, Target
 from tests.builders import drain, topic
 from tests.docs import guide
 from tests.rules.steps import write
-from tests.spark.frames import secret_file
 from tests.spark.pipeline.steps import compile_everything
+from tests.spark.reading import secret_file
 
 
 @pytest.mark.lane("pg18")

@@ -12,7 +12,7 @@ from headrace.spark.sink import KNOWN as SINK_OPTIONS
 from headrace.spark.source.options import KNOWN as SOURCE_OPTIONS
 from tests.builders import drain, topic
 from tests.docs import guide
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 
 
 @pytest.mark.lane("pg18")

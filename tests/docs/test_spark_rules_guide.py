@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from headrace.db import Connection, Target
 from tests.builders import drain, shift_clock, topic
 from tests.docs.guide import run_guide
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 
 
 @pytest.mark.lane("pg18")

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.db import Target
 from tests.docs.guide import DOCS
 from tests.docs.tutorial import Reader, environment_for, missing_line
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 from tests.web.console.conftest import serve
 
 FIRST_TRACK = [f"tutorial/{page.stem}" for page in sorted((DOCS / "tutorial").glob("[01]*.md"))]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from headrace.evaluate.classification import Classifier
 from headrace.lang.condition import Sample, parse, to_python
 from headrace.spark import RuleSpec
-from tests.spark.scan.test_scanning import as_batch
+from tests.spark.backtest.test_comparison import as_batch
 
 FORMS = (
     "object ->> 'model' = 'm{a}' and (object -> 'hp')::int > {b}",

@@ -18,7 +18,7 @@ from headrace.lang.condition import Sample
 from headrace.lang.ecl import Table, compile, parse
 from headrace.spark import CorrelatorSpec
 from tests.lang.ecl.register_patterns import make_case
-from tests.spark.scan.test_scanning import as_batch
+from tests.spark.backtest.test_comparison import as_batch
 
 EVIDENCE_MAX = 3
 KEPT = (

@@ -16,7 +16,7 @@ import pytest
 from headrace.db import Connection, Target
 from headrace.spark.sessions import ensure_java
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import publish_numbers, secret_file
+from tests.spark.reading import publish_numbers, secret_file
 
 START_S = 120
 CLIENT = """

@@ -22,7 +22,7 @@ from headrace.core import (
 from headrace.db import Connection, Target
 from headrace.spark import correlate, map_spark_errors, match, read
 from tests.builders import drain, shift_clock, topic
-from tests.spark.frames import load, publish_numbers, secret_file
+from tests.spark.reading import load, publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 PATTERN = "repeat {push(x) {placed}}"

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 
 FOLDER = Path(__file__).parents[2] / "examples" / "spark_fraud"
 

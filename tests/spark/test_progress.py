@@ -11,7 +11,7 @@ from headrace.db import Connection, Target
 from headrace.spark import LogProgress, stream_progress
 from headrace.spark.jobs import job_description
 from tests.builders import drain, topic
-from tests.spark.frames import publish_numbers, secret_file
+from tests.spark.reading import publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

@@ -14,7 +14,7 @@ from headrace.lang.condition import Condition, Engine, Sample, TruthTable, sampl
 from headrace.spark import map_spark_errors, register
 from tests.builders import drain, topic
 from tests.lang.condition.test_engines import differences
-from tests.spark.frames import load, publish_numbers, secret_file
+from tests.spark.reading import load, publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

@@ -13,7 +13,7 @@ from headrace.spark import event_schema
 from headrace.spark.sink import EventWriter, SinkOptions
 from tests.builders import drain
 from tests.db.namespaces.conftest import SignIn
-from tests.spark.frames import read_numbers, secret_file
+from tests.spark.reading import read_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

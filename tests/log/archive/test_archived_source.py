@@ -18,7 +18,7 @@ from headrace.spark.data_source import HeadraceSource
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.readers import EventReader, EventStreamReader
 from tests.log.archive.builders import archive_orders, drop, events, three_days
-from tests.spark.frames import load, secret_file
+from tests.spark.reading import load, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

@@ -21,7 +21,7 @@ from headrace.log.archive.compaction import compact_files
 from headrace.log.archive.iceberg import CatalogWriter
 from headrace.log.topics import create_topic, get_topic
 from tests.builders import drain
-from tests.spark.frames import read_rows, secret_file
+from tests.spark.reading import read_rows, secret_file
 
 DAYS = 9
 """From 27 January: five days, and four of February, of which the last is open."""

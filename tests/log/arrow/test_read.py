@@ -21,10 +21,10 @@ import headrace
 from headrace.core import DatabaseUnavailable, Forbidden, HeadraceError, Invalid, NotFound, PositionOutOfRange, UnknownTopic
 from headrace.db import Connection, Server, Target, connect, grant_namespace
 from headrace.log.archive import find_stored_range, list_archive, read_stored_events
-from headrace.log.arrow import log_reader
+from headrace.log.arrow import ranges
 from tests.builders import drain, own_database, topic, wait_until
 from tests.log.archive.builders import archive_orders, drop, three_days
-from tests.spark.frames import publish_numbers
+from tests.spark.reading import publish_numbers
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -124,9 +124,9 @@ def test_rows_come_in_order_however_they_are_stored(conn: Connection, database: 
            select n, headrace.clock(), headrace.clock(), headrace.topic_id('orders'), 0, headrace.uuid_v7(), 'placed', to_jsonb(n), '{}'
            from (select generate_series(1, 1000) as n order by random()) s"""
     )
-    for part in (log_reader.PART_POSITIONS_MAX, 7):
-        monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", min(part, log_reader.PART_POSITIONS_FIRST))
-        monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", part)
+    for part in (ranges.PART_POSITIONS_MAX, 7):
+        monkeypatch.setattr(ranges, "PART_POSITIONS_FIRST", min(part, ranges.PART_POSITIONS_FIRST))
+        monkeypatch.setattr(ranges, "PART_POSITIONS_MAX", part)
         events = headrace.read("orders", dsn=database, columns=["payload"], where="(object #>> '{}')::int % 3 = 0")
         assert [int(row["payload"]) for row in events.to_arrow().to_pylist()] == list(range(3, 1000, 3))
 
@@ -134,13 +134,13 @@ def test_rows_come_in_order_however_they_are_stored(conn: Connection, database: 
 def watch_parts(monkeypatch: pytest.MonkeyPatch) -> list[range]:
     """The positions of every part that is read from now on."""
     parts: list[range] = []
-    read = log_reader.read_log_range
+    read = ranges.read_log_range
 
     def watched(conn: Any, part: Any, selection: Any) -> Iterator[pa.RecordBatch]:
         parts.append(range(part.first, part.until))
         return read(conn, part, selection)
 
-    monkeypatch.setattr(log_reader, "read_log_range", watched)
+    monkeypatch.setattr(ranges, "read_log_range", watched)
     return parts
 
 
@@ -151,8 +151,8 @@ def test_reading_that_is_given_up_leaves_nothing_behind(
     topic(conn)
     publish_numbers(conn, 40)
     drain(conn)
-    monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", 5)
-    monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", 5)
+    monkeypatch.setattr(ranges, "PART_POSITIONS_FIRST", 5)
+    monkeypatch.setattr(ranges, "PART_POSITIONS_MAX", 5)
     parts = watch_parts(monkeypatch)
     reading = headrace.read("orders", dsn=database).batches()
     assert next(reading).num_rows == 5
@@ -171,9 +171,9 @@ def test_parts_are_short_where_payloads_are_long(conn: Connection, database: Tar
     publish_numbers(conn, 100)
     conn.execute("select headrace.publish('orders', 'placed', to_jsonb(repeat('x', 100000))) from generate_series(1, 40)")
     drain(conn)
-    monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", 10)
-    monkeypatch.setattr(log_reader, "PART_BYTES", 1_000_000)
-    monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", 110)
+    monkeypatch.setattr(ranges, "PART_POSITIONS_FIRST", 10)
+    monkeypatch.setattr(ranges, "PART_BYTES", 1_000_000)
+    monkeypatch.setattr(ranges, "PART_POSITIONS_MAX", 110)
     parts = watch_parts(monkeypatch)
     assert positions(headrace.read("orders", dsn=database)) == list(range(1, 141))
     # Of the first ten it is known that events are short; the next part has the first long ones.
@@ -187,8 +187,8 @@ def test_error_in_a_part_that_is_read_ahead_is_raised(
     topic(conn)
     publish_numbers(conn, 40)
     drain(conn)
-    monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", 5)
-    monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", 5)
+    monkeypatch.setattr(ranges, "PART_POSITIONS_FIRST", 5)
+    monkeypatch.setattr(ranges, "PART_POSITIONS_MAX", 5)
     reading = headrace.read("orders", dsn=database).batches()
     assert [next(reading).num_rows, next(reading).num_rows] == [5, 5]
     conn.execute(

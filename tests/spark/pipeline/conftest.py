@@ -18,7 +18,7 @@ from headrace.rules import RuleEngine
 from headrace.spark import Access
 from headrace.spark.pipeline import TopicPipeline
 from tests.rules.conftest import remembering
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 
 MakePipeline = Callable[..., TopicPipeline]
 

@@ -22,7 +22,7 @@ from headrace.spark.pipeline.runner import IDLE_S, pause_s
 from tests.builders import drain, topic
 from tests.cli.conftest import call
 from tests.correlators.steps import happen as happen_now
-from tests.spark.frames import secret_file
+from tests.spark.reading import secret_file
 
 from .conftest import MakePipeline
 from .steps import compile_everything, differences, read_results, run_database, run_spark

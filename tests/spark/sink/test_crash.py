@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import publish_numbers, secret_file
+from tests.spark.reading import publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 EVENTS = 200

@@ -18,7 +18,7 @@ from headrace.log.topics import read_log
 from headrace.spark import event_schema
 from headrace.spark.sink import EventWriter, SinkOptions, commit, discard, stage
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import load, publish_numbers, secret_file
+from tests.spark.reading import load, publish_numbers, secret_file
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.db import Connection, Target
 from headrace.spark import session
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import publish_numbers, secret_file
+from tests.spark.reading import publish_numbers, secret_file
 
 CLUSTER = """
 import sys

@@ -14,7 +14,7 @@ from headrace.core import DatabaseUnavailable, HeadraceError, Invalid, NotFound
 from headrace.db import Connection, Target
 from headrace.spark.data_source import HeadraceSource
 from tests.builders import drain, topic
-from tests.spark.frames import load, numbers, publish_numbers, read_numbers, secret_file
+from tests.spark.reading import load, numbers, publish_numbers, read_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 PASSWORD = "zq9-Geheim-wort"

@@ -11,7 +11,7 @@ from headrace.core import DatabaseUnavailable
 from headrace.db import Connection, Target
 from headrace.spark.data_source import HeadraceSource
 from tests.builders import drain, through_proxy, topic, wait_until
-from tests.spark.frames import publish_numbers, secret_file
+from tests.spark.reading import publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"

@@ -14,7 +14,7 @@ from headrace.log.topics import read_log
 from headrace.spark import event_schema
 from headrace.spark.source import EventReader, EventStreamReader, SourceOptions
 from tests.builders import drain, shift_clock, topic
-from tests.spark.frames import load, publish_numbers, read_numbers, secret_file
+from tests.spark.reading import load, publish_numbers, read_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

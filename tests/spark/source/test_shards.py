@@ -16,7 +16,7 @@ from headrace.db import Connection, Server, Target, connect
 from headrace.spark import event_schema
 from headrace.spark.source import EventStreamReader
 from tests.builders import drain, topic
-from tests.spark.frames import publish_numbers, read_numbers, read_rows, secret_file
+from tests.spark.reading import publish_numbers, read_numbers, read_rows, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

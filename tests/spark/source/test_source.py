@@ -14,7 +14,7 @@ from headrace.log.topics import read_log
 from headrace.spark import event_schema
 from headrace.spark.data_source import HeadraceSource
 from tests.builders import drain, topic
-from tests.spark.frames import load, publish_numbers, read_numbers, read_rows, secret_file
+from tests.spark.reading import load, publish_numbers, read_numbers, read_rows, secret_file
 
 ALL_COLUMNS = ",".join(event_schema().fieldNames()) + ",producer"
 CHOICES: list[tuple[dict[str, str], Iterable[int]]] = [

@@ -13,7 +13,7 @@ from headrace.db import Connection, Target
 from headrace.spark import event_schema
 from headrace.spark.source import EventStreamReader
 from tests.builders import drain, topic
-from tests.spark.frames import publish_numbers, secret_file
+from tests.spark.reading import publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

@@ -13,7 +13,7 @@ from headrace.db import Connection, Target
 from headrace.spark import correlate, read
 from headrace.spark.source.offsets import SPLIT_POSITIONS_MAX, SPLIT_POSITIONS_MIN, Range, split_ranges
 from tests.builders import drain, topic
-from tests.spark.frames import numbers, publish_numbers, secret_file
+from tests.spark.reading import numbers, publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

@@ -21,7 +21,7 @@ from headrace.spark.schema import event_schema
 from headrace.spark.source import with_payload_type
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.payload_types import parse_ddl, typed_array
-from tests.spark.frames import load, secret_file
+from tests.spark.reading import load, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 

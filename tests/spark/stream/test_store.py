@@ -19,8 +19,8 @@ from headrace.spark.backtest.comparison import Definitions
 from headrace.spark.frames import Watched
 from headrace.spark.frames.classified_events import classify_batches, collect_chunks
 from headrace.spark.stream import StreamStore
-from tests.spark.frames import secret_file
-from tests.spark.scan.test_scanning import as_batch, scan_here
+from tests.spark.backtest.test_comparison import as_batch, scan_here
+from tests.spark.reading import secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 SECOND = 1_000_000

@@ -17,7 +17,7 @@ from headrace.core import Invalid
 from headrace.db import Connection, Target
 from headrace.spark import Access, CorrelatorSpec, correlate, correlate_stream
 from tests.builders import drain, topic
-from tests.spark.frames import load, publish_numbers, secret_file
+from tests.spark.reading import load, publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 EVENTS = 200

@@ -6,9 +6,7 @@ does not import pyarrow."""
 
 from headrace.log.arrow.events import Events, read
 from headrace.log.arrow.export import EXPORT_FORMATS, ExportFormat, ExportProgress, export
-from headrace.log.arrow.file_reader import read_file_range
-from headrace.log.arrow.log_reader import LockedRange, lock_range, read_log_range
-from headrace.log.arrow.selection import Extract, Selection
+from headrace.log.arrow.ranges import Extract, LockedRange, Selection, lock_range, read_file_range, read_log_range
 
 __all__ = [
     "EXPORT_FORMATS",

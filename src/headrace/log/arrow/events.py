@@ -21,9 +21,17 @@ from headrace.db import (
 )
 from headrace.lang.condition import parse
 from headrace.log.archive import RowFilter, StoredRange, find_stored_range
-from headrace.log.arrow.file_reader import read_file_range
-from headrace.log.arrow.log_reader import LockedRange, lock_range, read_log_range_in_order
-from headrace.log.arrow.selection import PLACE_COLUMNS, READ_COLUMNS, Extract, Selection, table_schema
+from headrace.log.arrow.ranges import (
+    PLACE_COLUMNS,
+    READ_COLUMNS,
+    Extract,
+    LockedRange,
+    Selection,
+    lock_range,
+    read_file_range,
+    read_log_range_in_order,
+    table_schema,
+)
 from headrace.observe.reports import table_html
 
 if TYPE_CHECKING:

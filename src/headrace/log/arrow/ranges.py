@@ -1,21 +1,83 @@
-"""Reads a range of positions from the log as Arrow batches, straight from PostgreSQL's binary COPY."""
+"""Reads a range of positions as Arrow batches, from the log by PostgreSQL's binary COPY or from a file of the archive, with the same rows.
+
+A selection says which columns and rows, in the log's own words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from psycopg import sql
 
-from headrace.lang.condition import parse, to_postgres
-from headrace.log.archive import FileRange, StoredRange, literal_query, plain_column
-from headrace.log.arrow.selection import Selection
+from headrace.core import STORED_COLUMNS, Invalid
+from headrace.lang.condition import Condition, Sample, decode_json, parse, to_postgres, to_python
+from headrace.log.archive import FileRange, RowFilter, StoredRange, file_schema, literal_query, plain_column, read_archive_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from adbc_driver_manager.dbapi import Connection as ArrowConnection
+
+READ_COLUMNS = tuple(column.name for column in STORED_COLUMNS)
+"""The columns of an event in log and archive, in the order of a read without `columns`."""
+PLACE_COLUMNS = ("topic", "shard")
+"""Columns with one value for a log: nothing reads them."""
+ALL_ROWS = RowFilter()
+
+
+@dataclass(frozen=True)
+class Extract:
+    """A column from the payload: the text that `#>>` gives, or with `as_json` the value's JSON text, so that "5" and 5 differ."""
+
+    name: str
+    path: tuple[str, ...]
+    as_json: bool = False
+
+    @classmethod
+    def from_path(cls, name: str, path: str | Sequence[str], *, as_json: bool = False) -> Extract:
+        """From a path such as `customer.city` or `["customer", "city"]`. Raises Invalid for an empty one."""
+        steps = tuple(path.removeprefix("$.").split(".")) if isinstance(path, str) else tuple(path)
+        if not steps or not all(steps):
+            raise Invalid(f"extract has no path for {name!r}")
+        return cls(name, steps, as_json)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The columns to read, of READ_COLUMNS, and the rows: those that pass the filter and for which the condition is true."""
+
+    columns: tuple[str, ...]
+    extracts: tuple[Extract, ...] = ()
+    rows: RowFilter = ALL_ROWS
+    where: str | None = None
+    """A condition of the rules' language."""
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The same, but at least one: a read of no column still counts rows."""
+        return self.columns if self.columns or self.extracts else ("position",)
+
+
+def table_schema(columns: Sequence[str], extracts: Sequence[Extract] = ()) -> pa.Schema:
+    """The Arrow schema of a read: the types of the archive's files; extracted columns are text. Raises Invalid for other columns."""
+    import pyarrow as pa
+
+    known = {field.name: field for field in file_schema()} | {
+        name: pa.field(name, pa.string(), nullable=False) for name in PLACE_COLUMNS
+    }
+    if unknown := [name for name in columns if name not in known]:
+        raise Invalid(f"events have no column {', '.join(unknown)}; they have {', '.join((*READ_COLUMNS, *PLACE_COLUMNS))}")
+    if clashes := [extract.name for extract in extracts if extract.name in known]:
+        raise Invalid(f"extract names {', '.join(clashes)}, which events have already; choose another name")
+    names = [*columns, *(extract.name for extract in extracts)]
+    if len(set(names)) < len(names):
+        raise Invalid(f"a column is named twice: {', '.join(names)}")
+    return pa.schema([*(known[name] for name in columns), *(pa.field(extract.name, pa.string()) for extract in extracts)])
+
 
 # In a scope of its own, where the names of the condition language are the only ones.
 _CONDITION = "(select {} from (select l.payload as object, l.type, l.key, l.headers, l.emitted_at) c)"
@@ -135,3 +197,85 @@ def read_statement(span: StoredRange, selection: Selection) -> str:
         to_time=rows.to_time and rows.to_time.isoformat(),
         condition=sql.SQL("true" if where is None else _CONDITION.replace("{}", to_postgres(parse(where)))),
     )
+
+
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_file_range(file: FileRange, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The selected rows of a range in one file, in order, with the selection's columns. Raises NotFound if the file is missing."""
+    import pyarrow as pa
+
+    condition = None if selection.where is None else parse(selection.where)
+    needed = [
+        *selection.read_columns,
+        *(["payload"] if selection.extracts else []),
+        *(_column_of(field.root) for field in (condition.fields if condition else ())),
+    ]
+    names = [*selection.read_columns, *(extract.name for extract in selection.extracts)]
+    for batch in read_archive_file(file, list(dict.fromkeys(needed)), selection.rows):
+        if condition is not None:
+            batch = _filter(batch, condition)
+        arrays = [batch.column(name) for name in selection.read_columns]
+        if selection.extracts:
+            payloads = batch.column("payload").to_pylist()
+            arrays += [pa.array(extract_values(payloads, extract), pa.string()) for extract in selection.extracts]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _column_of(root: str) -> str:
+    return "payload" if root == "object" else root
+
+
+def _filter(batch: pa.RecordBatch, condition: Condition) -> pa.RecordBatch:
+    """The rows for which the condition is true, by the Python printer, which agrees with PostgreSQL's."""
+    import pyarrow as pa
+
+    evaluate = to_python(condition)
+    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    absent = [None] * batch.num_rows
+    subjects = zip(
+        *(columns.get(name, absent) for name in ("payload", "type", "key", "headers", "emitted_at")),
+        strict=True,
+    )
+    mask = [
+        evaluate(Sample(_decode(payload), type_ or "", key, _decode(headers) or {}, emitted_at or _NO_TIME)) is True
+        for payload, type_, key, headers, emitted_at in subjects
+    ]
+    return batch.filter(pa.array(mask, pa.bool_()))
+
+
+def _decode(text: str | None) -> Any:
+    return None if text is None else decode_json(text)
+
+
+def extract_values(payloads: Sequence[str], extract: Extract) -> list[str | None]:
+    """What PostgreSQL's #> and #>> give. PostgreSQL printed the payloads, so a part of one is printed as it would be alone."""
+    values = (_value_at(msgspec.Raw(payload.encode()), extract.path) for payload in payloads)
+    return [_to_text(value, as_json=extract.as_json) for value in values]
+
+
+def _value_at(value: msgspec.Raw, path: Sequence[str]) -> msgspec.Raw | None:
+    for step in path:
+        kind = bytes(value)[:1]
+        child = None
+        if kind == b"{":
+            child = msgspec.json.decode(value, type=dict[str, msgspec.Raw]).get(step)
+        elif kind == b"[" and re.fullmatch(r"\s*[+-]?\d+", step):
+            items = msgspec.json.decode(value, type=list[msgspec.Raw])
+            child = items[int(step)] if -len(items) <= int(step) < len(items) else None
+        if child is None:
+            return None
+        value = child
+    return value
+
+
+def _to_text(value: msgspec.Raw | None, *, as_json: bool) -> str | None:
+    if value is None:
+        return None
+    text = bytes(value).strip().decode()
+    if as_json:
+        return text
+    if text == "null":
+        return None
+    return msgspec.json.decode(value, type=str) if text.startswith('"') else text

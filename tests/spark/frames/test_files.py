@@ -16,7 +16,7 @@ from headrace.spark.frames import correlation_tasks
 from headrace.spark.frames.correlation_tasks import Reading
 from headrace.spark.source.frame_reads import PIECE_BYTES_MAX, Files, find_pieces, packed
 from tests.builders import drain, topic
-from tests.spark.frames import load, publish_numbers, secret_file
+from tests.spark.reading import load, publish_numbers, secret_file
 
 from .test_correlate import EPOCH, EVENTS, SIMPLE, TIMED, TWOS, WIDE, expected, frame, output_rows, spec
 

@@ -13,7 +13,7 @@ from headrace.lang.condition import Sample
 from headrace.lang.ecl import Event
 from headrace.spark import CorrelatorSpec, correlate
 from tests.builders import drain, shift_clock, topic
-from tests.spark.frames import load, publish_numbers, secret_file
+from tests.spark.reading import load, publish_numbers, secret_file
 
 from .test_correlate import EVENTS, TIMED, frame, output_rows, spec
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.lang.condition import jsonb_text
 from headrace.spark import match
-from tests.spark.match.test_match import SAMPLES, SCHEMA, expected, frame, hits, moment, rule
+from tests.spark.frames.test_match import SAMPLES, SCHEMA, expected, frame, hits, moment, rule
 
 MATCHING = import_module("headrace.spark.frames.matching")
 WAYS = {"join": 10**9, "columns": 1}

@@ -15,7 +15,7 @@ from headrace.lang.ecl import Case, outputs_by_event
 from headrace.spark import CorrelatorSpec, RuleSpec
 from headrace.spark.backtest.comparison import COMPARED_SCHEMA, Definitions, _classify, _count, _step
 from headrace.spark.frames.classified_events import LIVE, make_chunk, make_chunks
-from tests.spark.correlate.test_corpus import CASES, register_cases
+from tests.spark.frames.test_corpus import CASES, register_cases
 
 PARTITIONS = 3
 
