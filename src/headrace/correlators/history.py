@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from psycopg.rows import class_row
-
 from headrace.core import JSON
 from headrace.correlators.correlator import get_correlator
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, query
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,7 @@ def list_correlations(
     """The newest outputs of a correlator, oldest first; with `payloads` also the events of their evidence. Raises UnknownCorrelator
     where nothing of that name ever ran."""
     parameters = {"correlator": name, "key": key, "limit": limit, "namespace": namespace}
-    with map_database_errors(), conn.cursor(row_factory=class_row(PastOutput)) as cursor:
-        outputs = cursor.execute(query("correlators/correlations"), parameters).fetchall()
+    outputs = fetch_rows(conn, PastOutput, query("correlators/correlations"), parameters)
     if not outputs:
         get_correlator(conn, name, namespace=namespace)
     return _with_events(conn, outputs, namespace) if payloads else outputs
@@ -72,8 +69,7 @@ def _with_events(conn: Connection, outputs: Sequence[PastOutput], namespace: str
     for topic in {output.topic for output in outputs}:
         positions = sorted({position for output in outputs if output.topic == topic for position in output.evidence})
         parameters = {"topic": topic, "namespace": namespace, "positions": positions}
-        with map_database_errors(), conn.cursor(row_factory=class_row(EvidenceEvent)) as cursor:
-            rows = cursor.execute(query("correlators/evidence"), parameters).fetchall()
+        rows = fetch_rows(conn, EvidenceEvent, query("correlators/evidence"), parameters)
         events |= {(topic, event.position): event for event in rows}
     return [
         replace(output, events=[events[place] for at in output.evidence if (place := (output.topic, at)) in events])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from psycopg import sql
-from psycopg.rows import class_row
 
 from headrace.core import UnregisteredName
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,12 @@ class ActionName:
 
 def list_event_types(conn: Connection, *, namespace: str | None = None) -> list[EventType]:
     """The event types of a namespace, by name."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(EventType)) as cursor:
-        return cursor.execute(query("definitions/event_types"), {"namespace": namespace}).fetchall()
+    return fetch_rows(conn, EventType, query("definitions/event_types"), {"namespace": namespace})
 
 
 def list_actions(conn: Connection, *, namespace: str | None = None) -> list[ActionName]:
     """The actions of a namespace, by name."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(ActionName)) as cursor:
-        return cursor.execute(query("definitions/actions"), {"namespace": namespace}).fetchall()
+    return fetch_rows(conn, ActionName, query("definitions/actions"), {"namespace": namespace})
 
 
 def register_event_type(conn: Connection, name: str, *, description: str | None = None, namespace: str | None = None) -> None:
@@ -65,8 +62,7 @@ def unregister_action(conn: Connection, name: str, *, namespace: str | None = No
 
 
 def _register(conn: Connection, registry: str, name: str, description: str | None, namespace: str | None) -> None:
-    with map_database_errors():
-        conn.execute("select headrace.register_name(%s, %s, %s, %s)", (registry, name, description, namespace))
+    fetch_value(conn, "select headrace.register_name(%s, %s, %s, %s)", (registry, name, description, namespace))
 
 
 def _unregister(conn: Connection, registry: str, name: str, namespace: str | None) -> None:
