@@ -148,9 +148,9 @@ async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, react
     # As many constants as ten thousand rules have; no statistics about them, as right after a load.
     conn.execute(
         """with more as (
-               insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
+               insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic, topic_id, event_type, condition, action,
                    priority, delay_s, timing, active, status)
-               select n, 1, 'default', 'r' || n, v.topic_id, v.event_type, v.condition, v.action, 0, 0, 'after', true, 'valid'
+               select n, 1, 'default', 'r' || n, v.topic, v.topic_id, v.event_type, v.condition, v.action, 0, 0, 'after', true, 'valid'
                from headrace.rule_version v, generate_series(100, 10099) n where v.rule = 'r0' returning version_id, rule)
            insert into headrace_internal.rule_match (shape_id, version_id, since_position, event_type, key, bound, integers)
            select s.shape_id, m.version_id, 1, 'NEW_CAR', m.rule, 1000, '{1000}' from more m, headrace_internal.rule_shape s"""
@@ -222,9 +222,9 @@ def condition_of(n: int) -> str:
 def add_rules(conn: Connection, first: int, last: int) -> None:
     """As the compiler does, but all at once."""
     rows = conn.execute(
-        """insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
+        """insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic, topic_id, event_type, condition, action,
                priority, delay_s, timing, active)
-           select 1000 + n, 1, 'default', 'r' || n, 1, 'NEW_CAR', '', 'act', 0, 0, 'after', true
+           select 1000 + n, 1, 'default', 'r' || n, 'cars', 1, 'NEW_CAR', '', 'act', 0, 0, 'after', true
            from generate_series(%s::int, %s::int - 1) n returning version_id""",
         (first, last),
     ).fetchall()
