@@ -100,6 +100,14 @@ def test_micro_batches_give_what_a_batch_gives(spark: Any, monkeypatch: pytest.M
     assert sorted(outputs, key=_order) == expected(monkeypatch, pattern, keyed=True)
 
 
+def test_micro_batch_has_the_same_events_whether_tasks_or_the_driver_classify(spark: Any) -> None:
+    """A key that reads payloads is read by tasks; the other one needs few columns."""
+    specs = [spec(TWOS, key=key) for key in ("type", "coalesce(object ->> 'nothing', type)")]
+    by_driver, by_tasks = (take_micro_batch(frame(spark, EVENTS), each).events.sort_by("offset") for each in specs)
+    assert by_driver.num_rows > 10
+    assert by_driver.to_pylist() == by_tasks.to_pylist()
+
+
 @pytest.mark.parametrize("pattern", [SIMPLE, TWOS], ids=["simple", "twos"])
 def test_stream_without_key_is_exact_whatever_its_partitions(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
     wanted = expected(monkeypatch, pattern, keyed=False)

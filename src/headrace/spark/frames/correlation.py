@@ -5,7 +5,7 @@ Promises: outputs, evidence and order of the database. The outputs of a key are 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -56,14 +56,20 @@ def state_schema() -> pa.Schema:
 
 
 def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:
-    """Classifies a micro-batch in parallel, and collects the events that can matter."""
-    from headrace.spark.frames.classified_events import Watched, classify_frame
+    """Classifies a micro-batch, and collects the events that can matter: in parallel by tasks if it reads payloads or headers; else the
+    few columns are sent as they are, which costs half as much."""
+    from headrace.spark.frames.classified_events import Watched, classify_batches, classify_frame, collect_chunks
+    from headrace.spark.frames.correlation_tasks import Reading
 
     watched = Watched((), (spec,), is_log=False)
     check_event_columns(df.columns, [spec], watched.classifier.roots)
     events = df if spec.topic is None else df.where(f"topic = {spark_literal(spec.topic)}")
-    classified = classify_frame(events, watched, ["event_id"]).events
-    return MicroBatch(spec, classified[0] if classified else empty_events(spec))
+    if {"payload", "headers"}.isdisjoint(watched.columns):
+        reading = replace(Reading.for_specs(df, [spec]), pushing=None)
+        classified = collect_chunks(classify_batches(reading.select(events).toArrow().to_batches(), watched), watched)
+    else:
+        classified = classify_frame(events, watched, ["event_id"])
+    return MicroBatch(spec, classified.events[0] if classified.events else empty_events(spec))
 
 
 def correlate(
