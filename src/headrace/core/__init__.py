@@ -1,10 +1,10 @@
 """Core: values, errors and limits that every room shares. Imports nothing of ours."""
 
 from headrace.core import errors
-from headrace.core.addresses import Address
 from headrace.core.cloudevents import from_cloudevent, to_cloudevent
+from headrace.core.configuration import Address, parse_reference, read_secret, secret_place
 from headrace.core.database_errors import map_database_errors, map_error
-from headrace.core.duration import parse_duration, print_duration
+from headrace.core.durations import DURATION_BUCKETS_S, DurationHistogram, parse_duration, print_duration
 from headrace.core.errors import *  # noqa: F403
 from headrace.core.events import (
     ERASED_HEADER,
@@ -21,15 +21,12 @@ from headrace.core.events import (
     validate_fields,
 )
 from headrace.core.extensions import ExtensionPoint
-from headrace.core.histogram import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
 from headrace.core.limits import HEADERS_BYTES_MAX
-from headrace.core.namespace_turns import NamespaceTurns
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
-from headrace.core.redaction import redact
-from headrace.core.safe_text import error_text, safe_json, safe_line, safe_lines
-from headrace.core.secret_references import parse_reference, read_secret, secret_place
+from headrace.core.quotas import NamespaceTurns, TokenBucket, TokenBuckets
+from headrace.core.safe_text import error_text, redact, safe_json, safe_line, safe_lines
 from headrace.core.templates import (
     EventPath,
     Placeholder,
@@ -39,7 +36,6 @@ from headrace.core.templates import (
     parse_path,
     parse_template,
 )
-from headrace.core.token_bucket import TokenBucket, TokenBuckets
 
 __all__ = [
     "DURATION_BUCKETS_S",

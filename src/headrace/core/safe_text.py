@@ -46,3 +46,13 @@ def _escape(match: re.Match[str]) -> str:
     if match[0] in "\t\n\r":
         return {"\t": "\\t", "\n": "\\n", "\r": "\\r"}[match[0]]
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# Greedy up to the last @ of the line: a password may contain an @ or a space that should have been encoded.
+_URL = re.compile(r"(postgres(?:ql)?(?:\+\w+)?://[^:/@\s]*:).*@", re.IGNORECASE)
+_KEYWORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE)
+
+
+def redact(text: str) -> str:
+    """The text with *** in place of the passwords in addresses of databases."""
+    return _KEYWORD.sub(r"\1***", _URL.sub(r"\1***@", text))
