@@ -11,13 +11,25 @@ from headrace.log.archive.catalog import (
     list_archive,
     verify_archive,
 )
-from headrace.log.archive.erasing import Erasure, erase_key, erase_key_in_transaction, finish_erasures, list_erasures
+from headrace.log.archive.erasing import (
+    Erasure,
+    VacuumResult,
+    erase_key,
+    erase_key_in_transaction,
+    finish_erasures,
+    list_erasures,
+)
 from headrace.log.archive.iceberg import open_iceberg_catalog
 from headrace.log.archive.parquet import file_schema, plain_column
 from headrace.log.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
-from headrace.log.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
-from headrace.log.archive.stored_events import find_stored_range, read_stored_events, read_stored_events_at
-from headrace.log.archive.vacuuming import VacuumResult
+from headrace.log.archive.stored_events import (
+    REPLAY_HEADER,
+    ReplayProgress,
+    find_stored_range,
+    read_stored_events,
+    read_stored_events_at,
+    replay,
+)
 from headrace.log.archive.writing import (
     ArchiveProgress,
     ClosedPartition,

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 
-from psycopg.rows import class_row
-
 from headrace.core import ArchiveMismatch
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
 from headrace.log.archive.parquet import Content, read_content
 from headrace.log.archive.reading import FileRange, StoredRange, first_position_at, literal_query
 
+FILE_EVENTS_MIN = 500_000
+"""Days of a month share a file until it has this many events: Spark opens a hundred small files in the time it needs to read one
+of this size."""
+
 
 @dataclass(frozen=True)
-class ArchivedFile:
-    """A file with consecutive days of a month of a topic's log: `day` is the first. `in_log`: the log still has these events."""
+class ArchivedDays:
+    """Consecutive days of one month of a topic's log: `day` is the first. Their positions have no gap."""
 
-    topic_id: int
-    topic: str
     day: date
     first_position: int
     last_position: int
@@ -28,6 +28,29 @@ class ArchivedFile:
     last_at: datetime
     events: int
     checksum: str
+
+    @property
+    def content(self) -> Content:
+        return Content(self.first_position, self.last_position, self.events, self.checksum)
+
+    def joins(self, following: ArchivedDays) -> bool:
+        """True if the days after these belong into the same file."""
+        is_same_month = (self.day.year, self.day.month) == (following.day.year, following.day.month)
+        return is_same_month and following.first_position == self.last_position + 1 and self.events < FILE_EVENTS_MIN
+
+    def joined_with(self, following: ArchivedDays) -> ArchivedDays:
+        # The checksum is a sum over rows, so checksums of two files add up.
+        checksum = str(int(self.checksum) + int(following.checksum))
+        positions, times = (self.first_position, following.last_position), (self.first_at, following.last_at)
+        return ArchivedDays(self.day, *positions, *times, self.events + following.events, checksum)
+
+
+@dataclass(frozen=True)
+class ArchivedFile(ArchivedDays):
+    """A file of the catalog. `in_log`: the log still has these events."""
+
+    topic_id: int
+    topic: str
     folder: str
     file: str
     file_bytes: int
@@ -38,10 +61,9 @@ class ArchivedFile:
 
 def list_archive(conn: Connection, topic: str | None = None, *, namespace: str | None = None) -> list[ArchivedFile]:
     """The files of a namespace, or of one topic, by topic and position. Raises UnknownTopic."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(ArchivedFile)) as cursor:
-        if topic is not None:
-            conn.execute("select headrace.topic_id(%s, %s)", (topic, namespace))
-        return cursor.execute(query("log/archive/catalog"), {"topic": topic, "namespace": namespace}).fetchall()
+    if topic is not None:
+        fetch_value(conn, "select headrace.topic_id(%s, %s)", (topic, namespace))
+    return fetch_rows(conn, ArchivedFile, query("log/archive/catalog"), {"topic": topic, "namespace": namespace})
 
 
 def find_file_ranges(conn: Connection, span: StoredRange, *, folder: str | None = None) -> list[FileRange]:
@@ -90,5 +112,4 @@ def _problem(archived: ArchivedFile, path: Path) -> str | None:
         content = read_content(path)
     except ArchiveMismatch as error:
         return str(error)
-    expected = Content(archived.first_position, archived.last_position, archived.events, archived.checksum)
-    return None if content == expected else f"{path} holds {content}; the catalog says {expected}"
+    return None if content == archived.content else f"{path} holds {content}; the catalog says {archived.content}"

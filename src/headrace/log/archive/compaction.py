@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.core import ArchiveMismatch, NotFound
-from headrace.log.archive.catalog import ArchivedFile, list_archive
-from headrace.log.archive.files import delete_replaced, file_name, files_of
+from headrace.log.archive.catalog import ArchivedDays, ArchivedFile, list_archive
+from headrace.log.archive.files import Origin, delete_replaced, file_name, files_of
 from headrace.log.archive.iceberg import CatalogWriter
-from headrace.log.archive.leftovers import Origin
 from headrace.log.archive.parquet import file_schema, read_content, write_file
 from headrace.log.archive.reading import FileRange, read_archive_file
-from headrace.log.archive.recording import ArchivedDays, RecordedFile, record_files, temporary_path
+from headrace.log.archive.recording import RecordedFile, record_files, temporary_path
 from headrace.log.topics import Topic
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def compact_files(writer: CatalogWriter) -> int:
     topic, root = writer.topic, writer.root
     catalog = list_archive(writer.conn, topic.topic, namespace=topic.namespace)
     # The catalog is data: only files that bear the name of their content are read or replaced.
-    files = [file for file in catalog if (file.folder, file.file) == (str(root), _name(topic, _days_of(file)))]
+    files = [file for file in catalog if (file.folder, file.file) == (str(root), _name(topic, file))]
     _delete_copies(root, topic, files)
     count = 0
     for members in _small_files(files):
@@ -52,20 +51,13 @@ def _small_files(files: Sequence[ArchivedFile]) -> list[list[ArchivedFile]]:
     groups: list[tuple[ArchivedDays, list[ArchivedFile]]] = []
     newest = files[-1].day.replace(day=1) if files else None
     for file in files:
-        days = _days_of(file)
         if newest is None or file.day >= newest:
             break
-        if groups and groups[-1][0].joins(days):
-            groups[-1] = (groups[-1][0].joined_with(days), [*groups[-1][1], file])
+        if groups and groups[-1][0].joins(file):
+            groups[-1] = (groups[-1][0].joined_with(file), [*groups[-1][1], file])
         else:
-            groups.append((days, [file]))
+            groups.append((file, [file]))
     return [members for _, members in groups if len(members) >= COMPACTED_MIN]
-
-
-def _days_of(file: ArchivedFile) -> ArchivedDays:
-    return ArchivedDays(
-        file.day, file.first_position, file.last_position, file.first_at, file.last_at, file.events, file.checksum
-    )
 
 
 def _name(topic: Topic, days: ArchivedDays) -> str:
@@ -74,9 +66,9 @@ def _name(topic: Topic, days: ArchivedDays) -> str:
 
 def _compact(writer: CatalogWriter, members: Sequence[ArchivedFile]) -> int:
     topic, root = writer.topic, writer.root
-    days = _days_of(members[0])
+    days: ArchivedDays = members[0]
     for member in members[1:]:
-        days = days.joined_with(_days_of(member))
+        days = days.joined_with(member)
     path = root / _name(topic, days)
     temporary = temporary_path(path)
     try:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import msgspec
+import psycopg.sql
 
 from headrace.core import ArchiveBusy
 from headrace.db import Connection, Target, connect, fetch_rows, fetch_value, map_connection_errors, query, require_sessions
 from headrace.log.archive.recording import lock_archive
 from headrace.log.archive.rewriting import count_archived, erase_pending, find_archived_key
-from headrace.log.archive.vacuuming import VacuumResult, vacuum_tables
 from headrace.log.topics import Topic, get_topic, list_topics
 
 
@@ -126,10 +126,10 @@ def _erase(
     actions: bool,
 ) -> int:
     names = {"event_ids": "event_id", "positions": "position", "times": "appended_at"}
-    places = {name: [row[column] for row in archived] for name, column in names.items()}
+    columns = {name: [row[column] for row in archived] for name, column in names.items()}
     parameters = (topic.topic, key, list(fields) if fields is not None else None, replace_key, actions)
     statement = "select headrace.erase_key(%s, %s, %s, %s, %s, %s::jsonb, %s)"
-    return int(fetch_value(conn, statement, (*parameters, msgspec.json.encode(places).decode(), topic.namespace)))
+    return int(fetch_value(conn, statement, (*parameters, msgspec.json.encode(columns).decode(), topic.namespace)))
 
 
 def _vacuum(conn: Connection, erasures: Sequence[Erasure], *, rewrite: bool) -> VacuumResult:
@@ -146,12 +146,10 @@ def _pending_topics(conn: Connection, namespace: str | None) -> list[Topic]:
     return [topic for topic in topics if fetch_value(conn, statement, (topic.topic_id,))]
 
 
-def _finish(conn: Connection, target: Target, topics: Sequence[Topic]) -> int:
-    total = 0
+def _finish(conn: Connection, target: Target, topics: Sequence[Topic]) -> None:
     for topic in topics:
         lock_archive(conn, topic)
-        total += erase_pending(conn, target, topic)
-    return total
+        erase_pending(conn, target, topic)
 
 
 def _preview(conn: Connection, erasure: Erasure, topics: Sequence[Topic]) -> Erasure:
@@ -169,3 +167,51 @@ def _erasure(conn: Connection, erasure_id: int, namespace: str | None) -> Erasur
     parameters = {"erasure_id": erasure_id, "topic": None, "namespace": namespace}
     [erasure] = fetch_rows(conn, Erasure, query("log/archive/erasures"), parameters)
     return erasure
+
+
+WITNESS = "headrace_internal.erasure"
+"""Every erasure changes a row of it more than once, and little else does. If VACUUM leaves old versions here, then an older
+transaction is still open, and VACUUM cannot remove those of the other tables either."""
+
+
+@dataclass(frozen=True)
+class VacuumResult:
+    """What VACUUM did for some erasures."""
+
+    tables: list[str]
+    """Tables without old versions of erased rows now."""
+    not_owned: list[str]
+    """Tables that this role may not vacuum."""
+    is_blocked: bool
+    """True if an older transaction is still open: PostgreSQL keeps the old versions until it has ended."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    name: str
+    oid: int
+    schema_name: str
+    table_name: str
+    may_vacuum: bool
+
+
+def vacuum_tables(conn: Connection, tables: Sequence[str], *, rewrite: bool) -> VacuumResult:
+    """Removes the old versions of erased rows from these tables, as far as the role may. `rewrite` writes each of them anew (VACUUM
+    FULL), which locks it meanwhile. The connection is in autocommit mode. Tables that do not exist any more count as clean.
+
+    An erasure updates and deletes rows. PostgreSQL keeps their old versions on disk until VACUUM, and autovacuum may not come for
+    months to a table of which it changed only a few rows. VACUUM frees the space without overwriting it."""
+    names = sorted({*tables, WITNESS} if tables else (), key=lambda name: name != WITNESS)
+    rows = [_Table(*row) for row in conn.execute(query("log/archive/vacuum_rights"), {"tables": names}).fetchall()]
+    not_owned = [row.name for row in rows if not row.may_vacuum]
+    for row in rows:
+        if not row.may_vacuum:
+            continue
+        table = psycopg.sql.Identifier(row.schema_name, row.table_name)
+        if rewrite:
+            conn.execute(psycopg.sql.SQL("vacuum full {}").format(table))
+        # After VACUUM FULL too: only this counts what is left.
+        conn.execute(psycopg.sql.SQL("vacuum {}").format(table))
+        if row.name == WITNESS and fetch_value(conn, "select pg_catalog.pg_stat_get_dead_tuples(%s::oid)", (row.oid,)):
+            return VacuumResult([], not_owned, is_blocked=True)
+    return VacuumResult([name for name in names if name not in not_owned], not_owned, is_blocked=False)

@@ -29,7 +29,7 @@ SCHEMA = "headrace_iceberg"
 CATALOG = "headrace"
 """The name of the catalog in these tables."""
 _IN_URL = ("user", "password", "host", "port", "dbname")
-# Iceberg's files would else hold the least and the greatest key and payload, which an erasure could not take out of old snapshots.
+# Iceberg's files would otherwise hold the least and the greatest key and payload, which an erasure could not take out of old snapshots.
 _METRICS = {
     "write.metadata.metrics.default": "none",
     **{f"write.metadata.metrics.column.{name}": "full" for name in ("position", "appended_at", "emitted_at")},

@@ -5,54 +5,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import date, datetime
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import msgspec
 
 from headrace.core import ArchiveBusy
 from headrace.db import Connection
+from headrace.log.archive.catalog import ArchivedDays
 from headrace.log.archive.files import delete_replaced
 from headrace.log.archive.iceberg import CatalogWriter
-from headrace.log.archive.parquet import Content
 from headrace.log.topics import Topic
-
-FILE_EVENTS_MIN = 500_000
-"""Days of a month share a file until it has this many events: Spark opens a hundred small files in the time it needs to read one
-of this size."""
-
-
-@dataclass(frozen=True)
-class ArchivedDays:
-    """Consecutive days of one month: `day` is the first. Their positions have no gap."""
-
-    day: date
-    first_position: int
-    last_position: int
-    first_at: datetime
-    last_at: datetime
-    events: int
-    checksum: str
-
-    @property
-    def content(self) -> Content:
-        return Content(self.first_position, self.last_position, self.events, self.checksum)
-
-    def joins(self, following: ArchivedDays) -> bool:
-        """Whether the days after these belong into the same file."""
-        is_same_month = (self.day.year, self.day.month) == (following.day.year, following.day.month)
-        return is_same_month and following.first_position == self.last_position + 1 and self.events < FILE_EVENTS_MIN
-
-    def joined_with(self, following: ArchivedDays) -> ArchivedDays:
-        return replace(
-            self,
-            last_position=following.last_position,
-            last_at=following.last_at,
-            events=self.events + following.events,
-            # A sum over the rows, so that of both is the sum.
-            checksum=str(int(self.checksum) + int(following.checksum)),
-        )
 
 
 @dataclass(frozen=True)
@@ -65,7 +28,8 @@ class RecordedFile(ArchivedDays):
     @classmethod
     def from_path(cls, days: ArchivedDays, path: Path, root: Path) -> RecordedFile:
         """The file that has been written under its temporary name."""
-        return cls(**asdict(days), file=str(path.relative_to(root)), file_bytes=temporary_path(path).stat().st_size)
+        values = {field.name: getattr(days, field.name) for field in fields(ArchivedDays)}
+        return cls(**values, file=str(path.relative_to(root)), file_bytes=temporary_path(path).stat().st_size)
 
 
 def join_days(days: Sequence[ArchivedDays]) -> list[ArchivedDays]:

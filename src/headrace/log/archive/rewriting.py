@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -19,7 +19,7 @@ from headrace.log.archive.files import delete_replaced, file_name, files_of
 from headrace.log.archive.iceberg import CatalogWriter
 from headrace.log.archive.parquet import file_rows, file_schema, read_content, row_hash, write_file
 from headrace.log.archive.reading import FileRange, RowFilter, read_archive_file
-from headrace.log.archive.recording import ArchivedDays, RecordedFile, record_files, temporary_path
+from headrace.log.archive.recording import RecordedFile, record_files, temporary_path
 from headrace.log.topics import Topic
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ class _Checksums:
     changed: int = 0
 
 
-def erase_pending(conn: Connection, target: Target, topic: Topic) -> int:
-    """Finishes the pending erasures of a topic; returns how many events it found in files. The caller holds the lock of the archive.
+def erase_pending(conn: Connection, target: Target, topic: Topic) -> None:
+    """Finishes the pending erasures of a topic. The caller holds the lock of the archive.
 
     Raises NotFound if a file is missing here, and ArchiveBusy or ArchiveMismatch if a file is left that may hold the events."""
-    total = 0
     statement = "select p.erasure_id, p.event_ids from headrace.pending_erasures(%s) p"
     for erasure in fetch_rows(conn, PendingErasure, statement, (topic.topic_id,)):
         event_ids = frozenset(map(str, erasure.event_ids))
@@ -60,8 +59,6 @@ def erase_pending(conn: Connection, target: Target, topic: Topic) -> int:
         for folder in sorted({file.folder for file in files}):
             _delete_leftovers(conn, topic, erasure, Path(folder), event_ids)
         fetch_value(conn, "select headrace.end_erasure(%s, %s, %s)", (erasure.erasure_id, topic.topic_id, events))
-        total += events
-    return total
 
 
 def find_archived_key(conn: Connection, topic: Topic, key: str) -> list[dict[str, object]]:
@@ -112,7 +109,7 @@ def _erase_in_file(
         temporary.unlink()
         return count
     content, checksum = read_content(temporary), str(int(file.checksum) - sums.before + sums.after)
-    days = ArchivedDays(file.day, file.first_position, file.last_position, file.first_at, file.last_at, file.events, checksum)
+    days = replace(file, checksum=checksum)
     if content != days.content:
         temporary.unlink()
         raise ArchiveMismatch(f"{path}, written again, holds {content}; expected {days.content}; see headrace archive verify")

@@ -1,23 +1,28 @@
-"""Stored events: a topic's archive and log as one, read in order without Spark."""
+"""Stored events: a topic's archive and log as one, read in order without Spark, and replayed: published again with a mark."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from uuid import UUID
+from uuid import UUID, uuid5
 
-from psycopg.rows import class_row
+import msgspec
 
-from headrace.core import STORED_COLUMNS, NotFound, PositionOutOfRange, StoredEvent
-from headrace.db import Connection, map_database_errors, parse_time, query
+from headrace.core import STORED_COLUMNS, Event, NotFound, PositionOutOfRange, RawJSON, StoredEvent
+from headrace.db import Connection, fetch_rows, fetch_value, parse_time, query
 from headrace.log.archive.catalog import find_file_ranges, find_position_at
 from headrace.log.archive.reading import FileRange, RowFilter, StoredRange, read_archive_file
+from headrace.log.outbox import publish_many
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH = 5000
+REPLAY_BATCH = 1000
+REPLAY_HEADER = "headrace-replay"
+"""The header that says from which topic and position an event was replayed."""
 _COLUMNS = tuple(column.name for column in STORED_COLUMNS)
 
 
@@ -32,9 +37,7 @@ def find_stored_range(
 ) -> StoredRange:
     """From start to before end, each `earliest`, `latest`, a position, or a time of the log. Raises PositionOutOfRange for a
     position that neither archive nor log has."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(StoredRange)) as cursor:
-        whole = cursor.execute(query("log/archive/range"), {"topic": topic, "namespace": namespace}).fetchone()
-    assert whole is not None
+    [whole] = fetch_rows(conn, StoredRange, query("log/archive/range"), {"topic": topic, "namespace": namespace})
     first = _parse_position(conn, whole, start, folder)
     return replace(whole, first=first, until=max(first, _parse_position(conn, whole, end, folder)))
 
@@ -81,9 +84,8 @@ def read_stored_events_at(
     """The events at these positions, from log or archive; positions that neither has are left out."""
     if not positions:
         return {}
-    with map_database_errors(), conn.cursor(row_factory=class_row(StoredEvent)) as cursor:
-        cursor.execute(query("log/archive/events_at"), {"topic_id": span.topic_id, "positions": list(positions)})
-        events = {event.position: event for event in cursor}
+    parameters = {"topic_id": span.topic_id, "positions": list(positions)}
+    events = {event.position: event for event in fetch_rows(conn, StoredEvent, query("log/archive/events_at"), parameters)}
     if missing := set(positions) - set(events):
         try:
             return events | _read_archived_at(conn, span, missing, folder)
@@ -135,12 +137,68 @@ def _archived_ranges(conn: Connection, span: StoredRange, folder: str | None) ->
 
 
 def _log_first(conn: Connection, span: StoredRange) -> int:
-    row = conn.execute("select t.dropped_to + 1 from headrace.topic t where t.topic_id = %s", (span.topic_id,)).fetchone()
-    return span.until if row is None else int(row[0])
+    first = fetch_value(conn, "select t.dropped_to + 1 from headrace.topic t where t.topic_id = %s", (span.topic_id,))
+    return span.until if first is None else int(first)
 
 
 def _read_log(conn: Connection, span: StoredRange, rows: RowFilter, first: int, limit: int) -> list[StoredEvent]:
     filters = {"types": None if rows.types is None else list(rows.types), "keys": None if rows.keys is None else list(rows.keys)}
     parameters = {"topic_id": span.topic_id, "first": first, "until": span.until, "limit": limit, **filters}
-    with map_database_errors(), conn.cursor(row_factory=class_row(StoredEvent)) as cursor:
-        return cursor.execute(query("log/archive/events"), parameters).fetchall()
+    return fetch_rows(conn, StoredEvent, query("log/archive/events"), parameters)
+
+
+@dataclass(frozen=True)
+class ReplayProgress:
+    """The number of events published so far, and the position of the last one."""
+
+    events: int
+    position: int
+
+
+def replay(
+    conn: Connection,
+    span: StoredRange,
+    *,
+    into: str,
+    name: UUID,
+    same_ids: bool = False,
+    rate: float | None = None,
+    rows: RowFilter | None = None,
+    folder: str | None = None,
+    namespace: str | None = None,
+) -> Iterator[ReplayProgress]:
+    """Publishes a range of stored events into a topic, in order, and yields its progress. A batch is one transaction.
+
+    New ids are derived from the old ones and the replay's `name`: an interrupted replay that runs again under the same name
+    publishes nothing twice. With `same_ids` the events keep their ids, and the log drops those that the topic already has.
+    `rate` is the maximum of events per second. Type, key, payload, producer and the events' own time stay the same."""
+    published = 0
+    started_at = time.monotonic()
+    size = REPLAY_BATCH if rate is None else max(1, min(REPLAY_BATCH, int(rate / 10)))
+    for stored in read_stored_events(conn, span, rows=rows, folder=folder):
+        for start in range(0, len(stored), size):
+            batch = stored[start : start + size]
+            if rate is not None:
+                time.sleep(max(0.0, started_at + published / rate - time.monotonic()))
+            events = [
+                _replayed_event(event, span.topic, into, event.event_id if same_ids else uuid5(name, event.event_id.hex))
+                for event in batch
+            ]
+            with conn.transaction():
+                publish_many(conn, events, namespace=namespace)
+            published += len(batch)
+            yield ReplayProgress(published, batch[-1].position)
+
+
+def _replayed_event(stored: StoredEvent, topic: str, into: str, event_id: UUID) -> Event:
+    headers = {**msgspec.json.decode(stored.headers), REPLAY_HEADER: f"{topic}/{stored.position}"}
+    return Event(
+        topic=into,
+        type=stored.type,
+        payload=RawJSON(stored.payload.encode()),
+        key=stored.key,
+        headers=headers,
+        id=event_id,
+        emitted_at=stored.emitted_at,
+        producer=stored.producer,
+    )

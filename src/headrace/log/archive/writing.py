@@ -13,27 +13,26 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
 from headrace.core import ArchiveMismatch, NotFound
 from headrace.db import (
     Connection,
     Target,
     connect,
     connect_arrow,
+    fetch_rows,
+    fetch_value,
     map_connection_errors,
     map_database_errors,
     query,
     require_sessions,
 )
-from headrace.log.archive.catalog import list_archive
+from headrace.log.archive.catalog import ArchivedDays, list_archive
 from headrace.log.archive.compaction import compact_files
-from headrace.log.archive.files import file_name
+from headrace.log.archive.files import Origin, file_name, reject_leftovers
 from headrace.log.archive.iceberg import CatalogWriter
-from headrace.log.archive.leftovers import Origin, reject_leftovers
 from headrace.log.archive.parquet import read_content, write_file
 from headrace.log.archive.reading import literal_query
-from headrace.log.archive.recording import ArchivedDays, RecordedFile, join_days, lock_archive, record_files, temporary_path
+from headrace.log.archive.recording import RecordedFile, join_days, lock_archive, record_files, temporary_path
 from headrace.log.archive.rewriting import erase_pending
 from headrace.log.topics import Topic, get_topic
 
@@ -68,8 +67,7 @@ class ArchiveProgress:
 
 def keep_until_archived(conn: Connection, topic: str, *, archive: bool = True, namespace: str | None = None) -> None:
     """Sets whether retention may drop only what the archive holds."""
-    with map_database_errors():
-        conn.execute("select headrace.keep_until_archived(%s, %s, %s)", (topic, archive, namespace))
+    fetch_value(conn, "select headrace.keep_until_archived(%s, %s, %s)", (topic, archive, namespace))
 
 
 def list_closed_partitions(
@@ -77,8 +75,7 @@ def list_closed_partitions(
 ) -> list[ClosedPartition]:
     """The time partitions that ended before a time (None: now), oldest first."""
     parameters = {"topic": topic, "before": before, "namespace": namespace}
-    with map_database_errors(), conn.cursor(row_factory=class_row(ClosedPartition)) as cursor:
-        return cursor.execute(query("log/archive/closed_partitions"), parameters).fetchall()
+    return fetch_rows(conn, ClosedPartition, query("log/archive/closed_partitions"), parameters)
 
 
 def archive_topic(
@@ -142,12 +139,11 @@ def _archive_partition(
 
 
 def _days(conn: Connection, topic: Topic, partition: ClosedPartition) -> list[ArchivedDays]:
-    with map_database_errors(), conn.cursor(row_factory=class_row(ArchivedDays)) as cursor:
-        # A sequencer that started before the end of the partition holds the topic's row: wait until it has finished.
-        with conn.transaction():
-            conn.execute("select from headrace.topic t where t.topic_id = %s for no key update", (topic.topic_id,))
-        parameters = {"topic_id": topic.topic_id, "from_at": partition.from_at, "to_at": partition.to_at}
-        return cursor.execute(query("log/archive/days"), parameters).fetchall()
+    # A sequencer that started before the end of the partition holds the topic's row: wait until it has finished.
+    with map_database_errors(), conn.transaction():
+        conn.execute("select from headrace.topic t where t.topic_id = %s for no key update", (topic.topic_id,))
+    parameters = {"topic_id": topic.topic_id, "from_at": partition.from_at, "to_at": partition.to_at}
+    return fetch_rows(conn, ArchivedDays, query("log/archive/days"), parameters)
 
 
 def _rows(arrow: ArrowConnection, topic: Topic, days: ArchivedDays) -> Iterator[pa.RecordBatch]:

@@ -3,8 +3,15 @@
 Owns: the way into the outbox. Promises: events become visible when the caller's transaction commits and vanish when it rolls
 back; headrace never commits it. Events are checked before anything is written. The same event id twice is one event."""
 
-from headrace.log.outbox.captures import Operation, capture, release_capture
-from headrace.log.outbox.publishing import publish, publish_async, publish_many, publish_many_async
+from headrace.log.outbox.publishing import (
+    Operation,
+    capture,
+    publish,
+    publish_async,
+    publish_many,
+    publish_many_async,
+    release_capture,
+)
 from headrace.log.outbox.statements import ascii_json, json_array
 
 __all__ = [

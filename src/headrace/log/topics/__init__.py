@@ -4,9 +4,19 @@ Owns: topics, the log's positions and time partitions. Promises: per topic, posi
 visible in order; nothing is dropped before every consumer has passed it, unless forced."""
 
 from headrace.log.topics.reading import follow_log, logged_event_row, read_log
-from headrace.log.topics.retention import ExpiredPartition, drop_expired, maintain_log
 from headrace.log.topics.sequencer import SequencedTopic, Sequencer, sequence
-from headrace.log.topics.topics import Clock, Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
+from headrace.log.topics.topics import (
+    Clock,
+    ExpiredPartition,
+    Topic,
+    alter_topic,
+    create_topic,
+    drop_expired,
+    drop_topic,
+    get_topic,
+    list_topics,
+    maintain_log,
+)
 
 __all__ = [
     "Clock",
