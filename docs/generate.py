@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ForwardRef, NamedTuple
 
-from headrace.cli.lazy_group import command_names, load_command
-from headrace.cli.settings import ENVIRONMENT, SQL, Setting
+from headrace.cli.options import ENVIRONMENT, SQL, Setting
+from headrace.cli.program import command_names, load_command
 from headrace.core import HeadraceError, Payload
 from headrace.correlators import CORRELATORS
 from headrace.db.sql_files import Kind, sql_files

@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.node import log_to_stderr
-from headrace.cli.output import note, table
-from headrace.cli.terminal import SafeConsole, print_unexpected
+from headrace.cli.output import SafeConsole, note, print_unexpected, table
 from headrace.core import safe_json, safe_line
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, create_correlator
 from headrace.db import Connection

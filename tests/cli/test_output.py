@@ -6,8 +6,7 @@ from io import StringIO
 
 import pytest
 
-from headrace.cli.output import table
-from headrace.cli.terminal import SafeConsole
+from headrace.cli.output import SafeConsole, table
 
 COLUMNS = ("rule", "topic", "event_type", "condition", "action", "timing", "version", "status")
 BIG = ("big-order", "orders", "order.placed", "(object -> 'total')::int >= 1000", "CALL_CUSTOMER", "after", 1, "valid")

@@ -8,7 +8,7 @@ import sys
 import psycopg
 import pytest
 
-from headrace.cli.lazy_group import HELP_LINES
+from headrace.cli.program import HELP_LINES
 from headrace.core import HeadraceError
 from headrace.db import Target
 from tests.builders import topic

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import headrace
-from headrace.cli.lazy_group import HELP_LINES, command_names, load_command
+from headrace.cli.program import HELP_LINES, command_names, load_command
 
 HEAVY = {"pyspark", "pyarrow", "pandas", "numba", "lark", "psycopg", "psycopg_pool", "structlog", "stamina", "yaml", "asyncio"}
 MODULES_OF_IMPORT = 40
@@ -43,7 +43,7 @@ def test_help_loads_no_command_and_nothing_heavy(words: list[str]) -> None:
     modules = loaded(call(*words))
     assert HEAVY & modules == set()
     own = {name for name in modules if name.startswith("headrace")}
-    assert own == {f"headrace{name}" for name in ("", ".cli", ".cli.program", ".cli.lazy_group")}
+    assert own == {f"headrace{name}" for name in ("", ".cli", ".cli.program")}
     assert len(modules) <= MODULES_OF_HELP
 
 

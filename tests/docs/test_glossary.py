@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.cli.lazy_group import command_names
+from headrace.cli.program import command_names
 from headrace.db.sql_files import sql_files
 from tests.docs.guide import DOCS
 

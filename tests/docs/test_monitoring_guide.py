@@ -13,7 +13,7 @@ import yaml
 from typer.main import get_command
 
 from headrace.cli import node
-from headrace.cli.settings import ENVIRONMENT
+from headrace.cli.options import ENVIRONMENT
 from headrace.db import Connection, Target
 from headrace.observe.metrics.families import FAMILIES
 from tests.docs.guide import DOCS, run_guide

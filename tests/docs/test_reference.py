@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.settings import ENVIRONMENT, SQL
+from headrace.cli.options import ENVIRONMENT, SQL
 from headrace.core import HeadraceError
 
 ROOT = Path(__file__).parents[2]

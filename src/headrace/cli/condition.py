@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
-from headrace.cli.corpus import print_corpus_result
 from headrace.cli.output import table
 from headrace.cli.session import Session, command
 from headrace.core import NotFound, ProblemsFound
@@ -136,3 +135,24 @@ def check(
     session.print({"condition": parsed.text, "findings": findings}, table(["", "finding"], rows) if rows else parsed.text)
     if errors := sum(finding.severity == "error" for finding in findings):
         raise ProblemsFound(f"the condition has {errors} errors against the schema")
+
+
+NAMED_MAX = 5
+"""The error names at most this many cases; the table lists all."""
+
+
+def print_corpus_result(session: Session, engine: str, names: Sequence[str], differences: Sequence[str | None]) -> None:
+    """Prints the result of the named cases with the difference of each; raises ProblemsFound if a case differs."""
+    cases = len(names)
+    differ = [{"name": name, "what": what} for name, what in zip(names, differences, strict=True) if what is not None]
+    tables = [table([("case", "name"), ("difference", "what")], differ)] if differ else []
+    session.print(
+        {"engine": engine, "cases": cases, "as_expected": cases - len(differ), "differ": differ},
+        *tables,
+        f"{cases} cases on engine {engine}: {cases - len(differ)} as expected, {len(differ)} differ",
+    )
+    if differ:
+        more = f" and {len(differ) - NAMED_MAX} more" if len(differ) > NAMED_MAX else ""
+        raise ProblemsFound(
+            f"{len(differ)} of {cases} cases differ: {', '.join(case['name'] for case in differ[:NAMED_MAX])}{more}"
+        )

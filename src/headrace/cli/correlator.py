@@ -11,8 +11,8 @@ from typer import Argument, BadParameter, Option
 
 from headrace import correlators
 from headrace.cli.definition import DefinitionGroup
+from headrace.cli.ecl import register_words
 from headrace.cli.output import Column, table
-from headrace.cli.pattern import register_words
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownCorrelator, UnknownEvent, encode
 from headrace.correlators import Correlator

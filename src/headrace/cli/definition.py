@@ -15,9 +15,9 @@ import msgspec
 from rich.table import Table
 from typer import Argument, BadParameter, Option, Typer
 
+from headrace.cli.ecl import read_text
 from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.output import Column, cells, first_line
-from headrace.cli.pattern import read_text
 from headrace.cli.session import Changes, OptionType, Session, command, facts_table
 from headrace.db import Connection, Shards, Target
 from headrace.definitions import AnyKind, Definition, Field

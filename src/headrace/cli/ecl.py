@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from typer import Argument, Option, Typer
 
-from headrace.cli.corpus import print_corpus_result
-from headrace.cli.ecl_check import examine
-from headrace.cli.ecl_run import run_pattern
+from headrace.cli.condition import print_corpus_result
 from headrace.cli.options import Strict
 from headrace.cli.output import SIGNS, Column, json_line, say, table
-from headrace.cli.pattern import PATTERN, PatternText, read_pattern, register_words
 from headrace.cli.session import Session, command
-from headrace.core import ProblemsFound
+from headrace.core import Invalid, ProblemsFound
 from headrace.correlators import run_cases
 from headrace.db import connect_async
 from headrace.lang import ecl
+from headrace.observe.doctor import Level
 
 REGISTERS_NOTE = "approximate: conditions that read kept values count as true or false freely, so output may need values that no event can have"
 group = Typer(help="ECL patterns: check, compare, draw and run them before you use them.")
 
+PATTERN = "ECL pattern, or @FILE."
+PatternText = Annotated[str, Argument(metavar="PATTERN", help=PATTERN, show_default=False)]
 TestEngine = Literal["interpreter", "machine", "table", "database", "spark", "spark-stream"]
 
 
@@ -198,3 +199,172 @@ def run(
         *([] if result.deadline_s is None else [f"next timer at {result.deadline_s:g} s"]),
         "no further output is possible" if result.shortest is None else f"shortest way to an output: {result.shortest}",
     )
+
+
+def register_words(captured: Mapping[str, object]) -> str:
+    """What one instance keeps, without what is empty."""
+    return ", ".join(f"{name} = {value}" for name, value in captured.items() if value is not None)
+
+
+def read_pattern(argument: str) -> ecl.Pattern:
+    """Parses a pattern; `@name` reads it from a file. Raises PatternError with line and column."""
+    try:
+        return ecl.parse(read_text(argument))
+    except ecl.PatternError as error:
+        if argument.startswith("@"):
+            error.add_note(f"in {argument[1:]}")
+        raise
+
+
+def read_text(argument: str) -> str:
+    """The text of a pattern; `@name` reads it from a file."""
+    if not argument.startswith("@"):
+        return argument
+    path = Path(argument[1:])
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"cannot read {path}: {error}; write the pattern itself, or @ and the name of its file") from None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one analysis."""
+
+    check: str
+    level: Level
+    message: str
+    witness: str | None = None
+
+
+Answer = tuple[Level, str, object]
+"""Level, message and witness of an analysis."""
+
+
+def examine(pattern: ecl.Pattern, table: ecl.Table) -> list[Finding]:
+    """Runs all analyses; one that needs too many states is reported as undecided."""
+    analyses: dict[str, Callable[[], Iterable[Answer]]] = {
+        "vacuity": lambda: [_vacuity(table)],
+        "triviality": lambda: [_triviality(table)],
+        "liveness": lambda: [_liveness(table)],
+        "mode guards": lambda: _guards(pattern),
+    }
+    findings: list[Finding] = []
+    for name, analyze in analyses.items():
+        try:
+            for level, message, witness in analyze():
+                findings.append(Finding(name, level, message, None if witness is None else str(witness)))
+        except ecl.StateLimitExceeded as error:
+            findings.append(Finding(name, "info", f"undecided: {error}"))
+    return findings
+
+
+def _vacuity(table: ecl.Table) -> Answer:
+    answer = ecl.vacuity(table)
+    return ("problem", "it never produces output", None) if answer.vacuous else ("ok", "it can produce output", answer.witness)
+
+
+def _triviality(table: ecl.Table) -> Answer:
+    answer = ecl.triviality(table)
+    if answer.trivial:
+        return "warning", "it produces output on every event", None
+    return "ok", "some events produce no output", answer.witness
+
+
+def _liveness(table: ecl.Table) -> Answer:
+    answer = ecl.liveness(table)
+    if answer.live:
+        return "ok", "whatever happens, output stays possible", None
+    if answer.status is ecl.Status.WAITING:
+        return "problem", "it can reach a state that waits forever and never produces output", answer.trap
+    return "info", f"it can end, with {answer.status}; use repeat to continue", answer.trap
+
+
+def _guards(pattern: ecl.Pattern) -> Iterator[Answer]:
+    for overlap in ecl.overlapping_guards(pattern):
+        both = f"{overlap.first} and {overlap.second} can hold on the same event"
+        if overlap.decides:
+            yield "warning", f"{both}; the mode that is listed first wins", overlap.witness
+        else:
+            yield "info", f"{both}; no third mode arms both", overlap.witness
+
+
+US_PER_S = 1_000_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One event, or time that passes (`type` is None)."""
+
+    number: int | None
+    type: str | None
+    at_s: float
+    outputs: list[str]
+    moved: bool
+    status: str
+    captured: list[dict[str, object]] = field(default_factory=list)
+    """What the registers hold after it, one entry per running instance."""
+
+
+@dataclass(frozen=True)
+class PatternRun:
+    """The steps, and what can follow them."""
+
+    steps: list[Step]
+    waits_for: list[str]
+    deadline_s: float | None
+    shortest: str | None
+
+
+def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s: float | None) -> PatternRun:
+    """Runs the events, then advances the time to `until_s`."""
+    table = ecl.compile(pattern)
+    results = ecl.run_events(pattern, events)
+    steps = [
+        Step(
+            n,
+            run.event.type,
+            run.event.time / US_PER_S,
+            _tokens(run.outputs, run.event.time),
+            run.changed,
+            str(run.status),
+            list(run.captured),
+        )
+        for n, run in enumerate(results, 1)
+    ]
+    now = events[-1].time if events else 0
+    state = results[-1].state if results else ecl.start_state(table, now)
+    if until_s is not None:
+        until = round(until_s * US_PER_S)
+        if until < now:
+            raise Invalid(f"--until {until_s:g} is before the last event, at {now / US_PER_S:g} s")
+        engine = ecl.table_engine(table)
+        last = engine.start(events[0].time if events else 0)
+        for event in events:
+            last, _ = engine.step(last, event)
+        later, outputs = engine.advance(last, until)
+        instances = later if isinstance(later, tuple) else (cast(ecl.TableState, later),)
+        captured = [table.program.show_state(instance.memory, until) for instance in instances] if table.program else []
+        steps.append(Step(None, None, until_s, _tokens(outputs, until), later != last, str(engine.status(later)), captured))
+        now = until
+        state = instances[-1] if instances else ecl.start_state(table, now)
+    deadline = ecl.next_deadline(state)
+    return PatternRun(
+        steps=steps,
+        waits_for=[*ecl.waits_for(table, state).events, *["a timer"] * (deadline is not None)],
+        deadline_s=None if deadline is None else deadline / US_PER_S,
+        shortest=_shortest(table, state, now),
+    )
+
+
+def _tokens(outputs: tuple[ecl.Output, ...], at: int) -> list[str]:
+    """The tokens; outputs of timers with their own time."""
+    return [output.token if output.time == at else f"{output.token} (at {output.time / US_PER_S:g} s)" for output in outputs]
+
+
+def _shortest(table: ecl.Table, state: ecl.TableState, now: int) -> str | None:
+    try:
+        trace = ecl.shortest_to_output(table, state, now=now)
+    except ecl.StateLimitExceeded as error:
+        return f"undecided: {error}"
+    return None if trace is None else str(trace)

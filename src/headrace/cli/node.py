@@ -19,9 +19,8 @@ from rich.table import Table
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace.actions import LEASE_S, WORKERS
-from headrace.cli.output import Column, format_span, table
+from headrace.cli.output import Column, format_span, redact_log_entry, safe_log_entry, table
 from headrace.cli.session import Session, command, facts_table
-from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import Address, Invalid, NotFound, UnknownNode
 from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target, cancel_tasks, grant_node, revoke_node
 from headrace.node import (

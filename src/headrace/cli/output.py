@@ -1,24 +1,30 @@
-"""Output: tables for people, JSON for programs."""
+"""Output: tables for people, JSON for programs.
+
+Keys, producers, payloads and errors come from whoever publishes. Control characters in them could move the cursor of the operator's
+terminal, change its title or the clipboard, and forge lines; bidirectional overrides could reorder what is read. Here they become
+visible escapes."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Column as RichColumn
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.terminal import SafeConsole
-from headrace.core import encode, safe_json, safe_lines
+from headrace.core import encode, redact, safe_json, safe_lines
 
 PIPE_COLUMNS = 200
 """Width of a table that is written into a pipe: wide enough that nothing is cut off."""
@@ -157,3 +163,40 @@ _FORMATS: tuple[tuple[type, Callable[..., str]], ...] = (
     (list, lambda value: ", ".join(map(format_value, value))),
     (dict, lambda value: encode(value)),
 )
+
+
+class SafeConsole(Console):
+    """A console whose texts are safe; its own colours and cursor movements are not text and stay."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else safe_lines(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
+
+
+def safe_log_entry(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog: texts without control characters. Further lines are indented, so that none can be forged."""
+    for name, value in entry.items():
+        if isinstance(value, str):
+            entry[name] = safe_lines(value).replace("\n", "\n    ")
+    return entry
+
+
+def redact_log_entry(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog: texts without passwords, also inside of the fields that an application adds."""
+    for name, value in entry.items():
+        entry[name] = _redact_value(value)
+    return entry
+
+
+def _redact_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _redact_value(part) for name, part in value.items()}
+    return [_redact_value(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def print_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The hook for errors that nobody caught."""
+    sys.stderr.write(safe_lines(redact("".join(traceback.format_exception(kind, error, trace)))))

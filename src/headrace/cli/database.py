@@ -1,4 +1,4 @@
-"""`headrace migrate`: creates or updates the schema of headrace."""
+"""`headrace migrate` creates or updates the schema of headrace; `headrace doctor` checks the databases and says what to do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Annotated
 
 from typer import BadParameter, Option, Typer
 
-from headrace.cli.output import json_line, say
+from headrace.cli.options import Strict
+from headrace.cli.output import SIGNS, json_line, say, table
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.db import RELEASE, MigrationStep, migrate, migration_script, pending_steps
+from headrace.observe.doctor import compare_shards, examine
 
 group = Typer()
 
@@ -67,3 +69,19 @@ def _lines(shard: str, names: Sequence[str], verb: str, *, verbose: bool) -> lis
     count = f"{len(names)} step{'s' if len(names) > 1 else ''}"
     summary = f"migrated, {count}, release {RELEASE}" if verb == "applied" else f"{count} missing"
     return [*(f"{verb} {name}" for name in names if verbose), f"database {shard}: {summary}"]
+
+
+@command(group, "doctor", common=("dsn", "json"))
+def doctor(session: Session, strict: Strict = False) -> None:
+    """Check every shard and report problems, with what to do about them.
+
+    ✓ is fine, · is information, ! is a warning, ✗ is a problem. It only reads. The exit code is 6 when there is a problem.
+    """
+    checks = [check for target in session.targets for check in examine(target)] + compare_shards(session.targets)
+    rows = [[check.shard, SIGNS[check.level], check.check, check.message, check.advice or ""] for check in checks]
+    columns = ["shard", "", "check", "result", "what to do"]
+    first = 0 if len(session.targets) > 1 else 1
+    session.print(checks, table(columns[first:], [row[first:] for row in rows]))
+    counted = ("problem", "warning") if strict else ("problem",)
+    if failed := [check.check for check in checks if check.level in counted]:
+        raise ProblemsFound(f"{len(failed)} findings: {', '.join(sorted(set(failed)))}")
