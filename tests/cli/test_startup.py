@@ -11,7 +11,7 @@ import pytest
 import headrace
 from headrace.cli.program import HELP_LINES, command_names, load_command
 
-HEAVY = {"pyspark", "pyarrow", "pandas", "numba", "lark", "psycopg", "psycopg_pool", "structlog", "stamina", "yaml", "asyncio"}
+HEAVY = {"pyspark", "pyarrow", "pandas", "numba", "lark", "psycopg", "psycopg_pool", "structlog", "tenacity", "yaml", "asyncio"}
 MODULES_OF_IMPORT = 40
 """`import headrace` loads this many modules at most, beside those that Python loads itself."""
 MODULES_OF_HELP = 400

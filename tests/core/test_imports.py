@@ -18,8 +18,8 @@ HEAVY = {
     "pyspark",
     "rich",
     "sqlalchemy",
-    "stamina",
     "structlog",
+    "tenacity",
     "typer",
 }
 # The package itself is replaced by an empty one, so that only the room's own imports count.

@@ -273,7 +273,6 @@ class LoopSteps:
 
 def pause_s(failures: int) -> float:
     """The pause after a number of failures in a row: doubled each time, with jitter between a half and all of it."""
-    # Not stamina, which logs every attempt: a loop may fail for days.
     from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random_exponential
 
     wait = wait_exponential(multiplier=PAUSE_MIN_S / 2, max=PAUSE_MAX_S / 2) + wait_random_exponential(

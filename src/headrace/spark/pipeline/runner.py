@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import psycopg
-import stamina
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_never, wait_exponential_jitter
 
 from headrace.core import Conflict, DatabaseUnavailable, Invalid
 from headrace.db import Connection, Target, is_transient, require_sessions
@@ -94,8 +94,11 @@ class Pipeline:
 
     def _run_thread(self, target: Target, topic: str) -> None:
         try:
-            for attempt in stamina.retry_context(
-                on=_may_pass, attempts=5 if self._once else None, timeout=None, wait_initial=0.1, wait_max=5, wait_jitter=0.5
+            for attempt in Retrying(
+                retry=retry_if_exception(_may_pass),
+                stop=stop_after_attempt(5) if self._once else stop_never,
+                wait=wait_exponential_jitter(initial=0.1, max=5, jitter=0.5),
+                reraise=True,
             ):
                 with attempt:
                     if not self._stop.is_set():
@@ -181,11 +184,13 @@ def _heartbeat(conn: Connection, pipeline: TopicPipeline, *, error: str | None =
         logger.warning("%s: the heartbeat was not written", pipeline.topic)
 
 
-def _may_pass(error: Exception) -> bool:
+def _may_pass(error: BaseException) -> bool:
     """True for errors to retry: the database is unreachable, or a Spark job failed, perhaps for the same reason. A JVM that is
     gone raises another error of py4j, which waiting cannot mend. (With Spark Connect there may be no py4j.)"""
     from pyspark.errors import PySparkException
 
+    if not isinstance(error, Exception):
+        return False
     is_spark_error = isinstance(error, PySparkException) or type(error).__name__ == "Py4JJavaError"
     retry = is_spark_error or isinstance(error, DatabaseUnavailable) or is_transient(error)
     if retry:
