@@ -16,8 +16,7 @@ from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.db.server import free_port
 from headrace.log.topics import read_log
 from headrace.node import Headrace, Identity, Node
-from headrace.observe.doctor import Check, compare_shards, examine
-from headrace.observe.doctor.checks import LIMITS
+from headrace.observe.doctor import LIMITS, Check, compare_shards, examine
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.builders import fill, own_database, shift_clock, topic
@@ -315,7 +314,7 @@ def test_function_whose_queries_are_compiled_is_found(database: Target, conn: Co
 
 
 def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.observe.doctor.checks.CONNECTIONS_MAX", 0.0)
+    monkeypatch.setattr("headrace.observe.doctor.CONNECTIONS_MAX", 0.0)
     assert problems(database, "connections", "warning")
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import yaml
 
 from headrace.db.sql_files import sql_files
-from headrace.observe.doctor import checks
+from headrace.observe import doctor
 from tests.docs.guide import DOCS
 
 PAGE = (DOCS / "operations.md").read_text(encoding="utf-8")
 SECTIONS = set(re.findall(r"^#### (.+)$", PAGE, re.MULTILINE))
-DOCTOR = Path(checks.__file__).parent
+DOCTOR = Path(doctor.__file__).parent
 
 
 def finding_names() -> set[str]:
     """The names of checks that doctor's code and queries yield."""
-    names = {*checks.SERVER_CHECKS, *checks.STATE_CHECKS} - {"server"}
+    names = {*doctor.SERVER_CHECKS, *doctor.STATE_CHECKS} - {"server"}
     for file in DOCTOR.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Tuple) and len(node.elts) >= 3 and isinstance(node.elts[0], ast.Constant):

@@ -8,7 +8,7 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.log.topics import read_log
-from headrace.observe.doctor.checks import check_server
+from headrace.observe.doctor import check_server
 from headrace.observe.metrics import read_metrics
 from tests.builders import drain, publish, topic
 from tests.conftest import FAST, remove_server, temporary_folder

@@ -6,8 +6,14 @@ no only with an example; the database, the library and the comparison agree on w
 costs nothing more."""
 
 from headrace.definitions.schemas.codegen import STYLES, Style, generate_classes
-from headrace.definitions.schemas.comparison import Comparison, compare
-from headrace.definitions.schemas.compatibility import COMPATIBILITIES, Break, Compatibility, check_compatibility
+from headrace.definitions.schemas.comparison import (
+    COMPATIBILITIES,
+    Break,
+    Comparison,
+    Compatibility,
+    check_compatibility,
+    compare,
+)
 from headrace.definitions.schemas.database_check import DatabaseCheck, PayloadRule, database_check
 from headrace.definitions.schemas.definitions import (
     DefinitionFinding,
@@ -16,7 +22,7 @@ from headrace.definitions.schemas.definitions import (
     find_in_conditions,
     find_in_relay,
 )
-from headrace.definitions.schemas.findings import Finding, check_condition
+from headrace.definitions.schemas.findings import Finding, RelayFields, check_condition, relay_findings
 from headrace.definitions.schemas.inference import infer_schema
 from headrace.definitions.schemas.parsing import parse_schema
 from headrace.definitions.schemas.registry import (
@@ -38,7 +44,6 @@ from headrace.definitions.schemas.registry import (
     load_checker,
     set_schema,
 )
-from headrace.definitions.schemas.relay_findings import RelayFields, relay_findings
 from headrace.definitions.schemas.spark_types import spark_type
 from headrace.definitions.schemas.validation import VALIDATIONS, PayloadChecker, Validation, Violation
 from headrace.definitions.schemas.value_set import JsonValue, ValueSet, accepts, canonical, read_json

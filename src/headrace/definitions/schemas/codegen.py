@@ -1,7 +1,10 @@
 """Generated Python classes for the payload of an event type: dataclasses, msgspec Structs or pydantic models.
 
 Promises: the same schema gives the same text. A payload that keeps the schema can be read into the class, by a handler that asks for
-`LoggedEvent[Class]`, and published again. A field that was missing is missing then too, and not null."""
+`LoggedEvent[Class]`, and published again. A field that was missing is missing then too, and not null.
+
+Not by datamodel-code-generator: it works on the text of a schema and not on the value set that all other readers of a schema share, its
+classes do not keep that last promise in all three styles, and it brings black, isort, inflect, genson and pydantic."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from headrace.core import HeadraceError
 from headrace.db import Connection, map_database_errors, query
-from headrace.definitions.schemas.findings import Finding, check_condition
+from headrace.definitions.schemas.findings import Finding, RelayFields, check_condition, relay_findings
 from headrace.definitions.schemas.parsing import parse_schema
-from headrace.definitions.schemas.relay_findings import RelayFields, relay_findings
 from headrace.definitions.schemas.value_set import ValueSet
 from headrace.lang import ecl
 from headrace.lang.condition import ConditionError, parse

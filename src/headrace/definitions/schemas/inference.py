@@ -1,7 +1,10 @@
 """Inference: a schema that accepts all payloads of a sample, as a proposal for somebody who knows the events.
 
 Promises: every payload of the sample keeps the schema; the same sample in any order gives the same schema. Nothing is guessed that a
-sample cannot show: no ranges of numbers, no lengths, no forbidden fields."""
+sample cannot show: no ranges of numbers, no lengths, no forbidden fields.
+
+Not by genson: it infers types, required fields and items, and leaves formats, enums and maps of names to values to strategies of our own,
+which would be most of this module."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from psycopg.rows import class_row
 from headrace.core import Invalid, InvalidSchema, NotFound, UnknownSchema
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions.schemas.asyncapi import asyncapi_document
-from headrace.definitions.schemas.compatibility import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
+from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
 from headrace.definitions.schemas.database_check import database_check
 from headrace.definitions.schemas.definitions import DefinitionFinding, findings_on_definitions, types_by_topic
 from headrace.definitions.schemas.inference import infer_schema
