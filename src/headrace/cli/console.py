@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from typer import Option, Typer
 
 from headrace.cli.options import CONSOLE_PORT
 from headrace.cli.session import Session, command
-from headrace.core import Invalid
+from headrace.core import Address, Invalid
 from headrace.db import Target
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _settings(session: Session, host: str, config: Path | None, *, read_only: bo
         settings = replace(settings, read_only=True)
     if not isinstance(settings.login, NoLogin):
         return settings, None
-    if not _is_loopback(host):
+    if not Address(host, 0).is_loopback:
         raise Invalid(
             f"the console does not listen on {host} without a login: whoever reaches it could change everything. "
             "Add tokens or a proxy to the file of --config (headrace console --new-token NAME prints the lines), or listen on 127.0.0.1"
@@ -110,18 +109,8 @@ def _serve(
     config = server_config(app, host=host, port=port)
     server = uvicorn.Server(config)
     socket = config.bind_socket()
-    name = f"[{host}]" if ":" in host else host
-    url = f"http://{name}:{socket.getsockname()[1]}{base_path.rstrip('/')}/"
+    url = f"http://{Address(host, socket.getsockname()[1])}{base_path.rstrip('/')}/"
     sign_in = f"To sign in, use this token: {token}\n" if token else ""
     session.print({"url": url, "token": token}, f"{sign_in}The console is at {url} (Ctrl-C ends it)")
     sys.stdout.flush()
     server.run(sockets=[socket])
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -26,19 +26,7 @@ OfError = Annotated[str | None, Option("--error", help="Only actions with this k
 All = Annotated[bool, Option("--all", help="All of the action queue.")]
 
 ACTION_FIELDS = ("key", "payload", "edited", "reason", "error", "error_group", "traceback", "attempts", "buried_at")
-EVENT_FIELDS = (
-    "key",
-    "payload",
-    "edited",
-    "headers",
-    "state",
-    "reason",
-    "error",
-    "error_group",
-    "traceback",
-    "attempts",
-    "buried_at",
-)
+EVENT_FIELDS = (*ACTION_FIELDS[:3], "headers", "state", *ACTION_FIELDS[3:])
 
 
 @command(group, "list")
@@ -105,8 +93,7 @@ def show(session: Session, letter: Letter) -> None:
 
     Examples: headrace dead-letter show 17 · headrace dead-letter show orders/billing/4711
     """
-    if _kinds(session, [letter]) == {"event"} and actions.DeadLetterId.parse(letter).position is None:
-        raise BadParameter(f"{letter} names a consumer; add the position: {letter}/POSITION")
+    _require_one_letter(session, letter)
     target, dead_letter = session.find(
         UnknownDeadLetter, lambda conn: actions.get_dead_letter(conn, letter, namespace=session.namespace)
     )
@@ -124,8 +111,7 @@ def edit(
 
     Examples: headrace dead-letter edit 17 '{"to": "ada@example.com"}' · headrace dead-letter edit orders/billing/4711 '{"total": 5}'
     """
-    if _kinds(session, [letter]) == {"event"} and actions.DeadLetterId.parse(letter).position is None:
-        raise BadParameter(f"{letter} names a consumer; add the position: {letter}/POSITION")
+    _require_one_letter(session, letter)
     if len(session.targets) > 1:
         raise BadParameter("each shard has events at this position; choose one shard with --dsn")
     session.on_every_shard(lambda conn: actions.edit_dead_letter(conn, letter, raw_json(payload), namespace=session.namespace))
@@ -143,7 +129,7 @@ def redrive_(
     Examples: headrace dead-letter redrive 17 18 · headrace dead-letter redrive --action MAIL ·
     headrace dead-letter redrive orders/billing
     """
-    _kinds(session, letters)
+    _check_ids(session, letters)
     _require_selection(letters, action, error, all_=all_)
     count = sum(
         actions.redrive(conn, letters or None, action=action, error=error, namespace=session.namespace)
@@ -170,7 +156,7 @@ def discard_(
 
     Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard 17 --yes · headrace dead-letter discard --all --redriven
     """
-    _kinds(session, letters)
+    _check_ids(session, letters)
     _require_selection(letters, action, error, all_=all_)
     session.confirm(f"Discard the dead letters {', '.join(letters)}?" if letters else "Discard these dead letters?", yes=yes)
     count = sum(
@@ -181,15 +167,21 @@ def discard_(
     session.done(f"{_letters(count)} discarded", {"discarded": count})
 
 
-def _kinds(session: Session, letters: Sequence[str] | None) -> set[str]:
-    """The kinds of dead letters, by their ids; an invalid id is wrong usage."""
+def _check_ids(session: Session, letters: Sequence[str] | None) -> list[actions.DeadLetterId]:
+    """The ids of dead letters; an invalid id is wrong usage."""
     try:
-        kinds = {actions.DeadLetterId.parse(letter).kind for letter in letters or ()}
+        ids = [actions.DeadLetterId.parse(letter) for letter in letters or ()]
     except Invalid as error:
         raise BadParameter(str(error)) from None
-    if len(session.targets) > 1 and "action" in kinds:
+    if len(session.targets) > 1 and any(each.kind == "action" for each in ids):
         raise BadParameter("each shard numbers the dead letters of its actions; choose one shard with --dsn")
-    return set(kinds)
+    return ids
+
+
+def _require_one_letter(session: Session, letter: str) -> None:
+    [letter_id] = _check_ids(session, [letter])
+    if letter_id.kind == "event" and letter_id.position is None:
+        raise BadParameter(f"{letter} names a consumer; add the position: {letter}/POSITION")
 
 
 def _require_selection(letters: list[str] | None, action: str | None, error: str | None, *, all_: bool) -> None:

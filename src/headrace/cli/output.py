@@ -147,8 +147,8 @@ def format_value(value: object) -> str:
 def format_span(seconds: float) -> str:
     """A span of time in its largest unit, for narrow columns."""
     left = max(seconds, 0)
-    for unit, size, most in (("s", 1, 100), ("min", 60, 6_000), ("h", 3600, 172_800)):
-        if left < most:
+    for unit, size, limit in (("s", 1, 100), ("min", 60, 6_000), ("h", 3600, 172_800)):
+        if left < limit:
             return f"{left / size:.0f} {unit}"
     return f"{left / 86_400:.0f} d"
 

@@ -263,7 +263,7 @@ def erase(
         for target in session.targets
     ]
     if session.json:
-        session.print([{"shard": target.name, **_erasure_facts(erasure)} for target, erasure in erasures])
+        session.print([{"shard": target.name, **msgspec.to_builtins(erasure)} for target, erasure in erasures])
         return
     rows = [(place, count) for _, erasure in erasures for place, count in erasure.row_counts.items()]
     title = "would be erased" if dry_run else "erased"
@@ -293,7 +293,7 @@ def erasures(
     pending: Column = ("pending", _pending)
     fields: Column = ("fields", lambda erasure: ", ".join(erasure.fields or ["all"]))
     columns: list[Column] = [("id", "erasure_id"), "topic", fields, "erased_by", "erased_at", rows, pending]
-    session.show(columns, erasures, facts=_erasure_facts)
+    session.show(columns, erasures)
 
 
 def _pending(erasure: Erasure) -> str:
@@ -305,16 +305,14 @@ def _pending(erasure: Erasure) -> str:
 def _remains(tables: list[str], *, rewrite: bool) -> str:
     """Where the erased data may still be on disk, and what to do about it."""
     if tables:
-        place = f"{len(tables)} tables still hold old versions of the rows; to remove them, as their owner: headrace topic erasures --finish"
+        advice = f"{len(tables)} tables still hold old versions of the rows; to remove them, as their owner: headrace topic erasures --finish"
     elif rewrite:
-        place = "the tables were written anew, without old versions of the rows"
+        advice = "the tables were written anew, without old versions of the rows"
     else:
-        place = "VACUUM freed the old versions of the rows; their bytes go when the space is used again (with --rewrite: at once)"
-    return f"{place}. WAL, replicas and backups keep them until they expire."
-
-
-def _erasure_facts(erasure: Erasure) -> dict[str, object]:
-    return dict(msgspec.to_builtins(erasure))
+        advice = (
+            "VACUUM freed the old versions of the rows; their bytes go when the space is used again (with --rewrite: at once)"
+        )
+    return f"{advice}. WAL, replicas and backups keep them until they expire."
 
 
 @command(group, "maintain", common=("dsn", "json"))

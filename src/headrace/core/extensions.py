@@ -62,18 +62,18 @@ class ExtensionPoint(Generic[Kind]):
         return cast(Kind, getattr(loaded, attribute) if attribute else loaded)
 
     def _load_entry(self, entry: EntryPoint) -> Kind:
-        place = f"the {self.noun} {entry.name!r} of the package {_package(entry)}"
+        described = f"the {self.noun} {entry.name!r} of the package {_package(entry)}"
         try:
             kind = entry.load()
         # SystemExit: nothing that a package does while it is imported may end the process.
         except (Exception, SystemExit) as error:
             raise PackageMissing(
-                f"{place} cannot be loaded from {entry.value}: {type(error).__name__}: {error}; repair or upgrade the package"
+                f"{described} cannot be loaded from {entry.value}: {type(error).__name__}: {error}; repair or upgrade the package"
             ) from error
         members = [name for name in (*self.contract.__annotations__, *vars(self.contract)) if not name.startswith("_")]
         if lacking := [name for name in members if not hasattr(kind, name)]:
             raise PackageMissing(
-                f"{place} lacks {', '.join(lacking)}, which {self.contract.__name__} asks for; upgrade the package, or headrace"
+                f"{described} lacks {', '.join(lacking)}, which {self.contract.__name__} asks for; upgrade the package, or headrace"
             )
         return cast(Kind, kind)
 

@@ -100,13 +100,13 @@ class NamespaceTurns:
         self._last_turn[namespace] = self._turns
 
     async def _wait(self, namespace: str) -> None:
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(namespace, deque()).append(place)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(waiter)
         try:
-            await place
+            await waiter
         except asyncio.CancelledError:
-            if not place.cancelled():
-                # The place came together with the cancellation: others wait for it.
+            if not waiter.cancelled():
+                # The turn came together with the cancellation: others wait for it.
                 self._release(namespace)
             raise
 
@@ -117,9 +117,9 @@ class NamespaceTurns:
             del self._held[namespace]
         while waiting := [each for each in self._waiting if self._may_begin(each)]:
             chosen = min(waiting, key=lambda each: self._last_turn.get(each, 0))
-            place = self._waiting[chosen].popleft()
+            waiter = self._waiting[chosen].popleft()
             if not self._waiting[chosen]:
                 del self._waiting[chosen]
-            if not place.done():
+            if not waiter.done():
                 self._begin(chosen)
-                place.set_result(None)
+                waiter.set_result(None)

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib.resources import as_file, files
 
-from psycopg.rows import class_row
-
 from headrace.core import Event
 from headrace.correlators import CORRELATORS, ActionOutput, load_correlators
-from headrace.db import Connection, query
+from headrace.db import Connection, fetch_rows, query
 from headrace.definitions import apply, plan, register_action, register_event_type
 from headrace.demo.flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM, Flight
 from headrace.rules import RULES, load_rules
@@ -70,8 +68,7 @@ def apply_rules(conn: Connection) -> None:
 
 
 def rule_totals(conn: Connection) -> list[RuleTotals]:
-    with conn.cursor(row_factory=class_row(RuleTotals)) as cursor:
-        return cursor.execute(query("demo/rule_totals")).fetchall()
+    return fetch_rows(conn, RuleTotals, query("demo/rule_totals"))
 
 
 BANDS = ((15, 44), (45, 89), (90, 100_000))
@@ -186,5 +183,4 @@ def create_correlators(conn: Connection) -> None:
 
 
 def correlator_totals(conn: Connection) -> list[CorrelatorTotals]:
-    with conn.cursor(row_factory=class_row(CorrelatorTotals)) as cursor:
-        return cursor.execute(query("demo/correlator_totals")).fetchall()
+    return fetch_rows(conn, CorrelatorTotals, query("demo/correlator_totals"))

@@ -12,13 +12,12 @@ from uuid import UUID, uuid4
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
 from headrace.actions import list_dead_letters, queue_state
 from headrace.consume import consumer_lag
 from headrace.core import Event, HeadraceError
 from headrace.correlators import list_correlators
-from headrace.db import Connection, Target, connect, create_namespace, grant_namespace, query
+from headrace.db import Connection, Target, connect, create_namespace, fetch_rows, fetch_value, grant_namespace, query
 from headrace.demo.application import DELAYS, LATE_MIN
 from headrace.demo.definitions import ExpectedFirings, ExpectedOutputs, correlator_totals, rule_totals
 from headrace.demo.flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM, TOPIC
@@ -97,9 +96,7 @@ class ProgressCounts:
 
 
 def read_progress(conn: Connection) -> ProgressCounts:
-    with conn.cursor(row_factory=class_row(ProgressCounts)) as cursor:
-        counts = cursor.execute(query("demo/progress")).fetchone()
-    assert counts is not None
+    [counts] = fetch_rows(conn, ProgressCounts, query("demo/progress"))
     return counts
 
 
@@ -115,17 +112,10 @@ class LogTotals:
     out_of_order: int
 
 
-def _log_totals(conn: Connection) -> LogTotals:
-    with conn.cursor(row_factory=class_row(LogTotals)) as cursor:
-        totals = cursor.execute(query("demo/log_totals")).fetchone()
-    assert totals is not None
-    return totals
-
-
 def verify(conn: Connection, published: PublishedCounts, rolled_back: Sequence[UUID]) -> list[Check]:
     """Publishing, log and consumers: the publisher's counts against those of the database."""
     progress = read_progress(conn)
-    log = _log_totals(conn)
+    [log] = fetch_rows(conn, LogTotals, query("demo/log_totals"))
     row = conn.execute(query("demo/airport_totals")).fetchone() or (0, 0, 0, 0)
     unwanted = conn.execute(query("demo/count_logged"), {"ids": list(rolled_back)}).fetchone() or (0,)
     behind = sum(lag.lag_events for lag in consumer_lag(conn))
@@ -183,8 +173,7 @@ def verify_correlators(conn: Connection, expected: ExpectedOutputs) -> list[Chec
 
 
 def busiest(conn: Connection) -> list[Airport]:
-    with conn.cursor(row_factory=class_row(Airport)) as cursor:
-        return cursor.execute(query("demo/busiest")).fetchall()
+    return fetch_rows(conn, Airport, query("demo/busiest"))
 
 
 def verify_isolation(conn: Connection) -> list[Check]:
@@ -200,19 +189,13 @@ def verify_isolation(conn: Connection) -> list[Check]:
             grant_namespace(conn, role.as_string(conn).strip('"'), "other", "admin")
             conn.execute(sql.SQL("set local role {}").format(role))
             checks = [
-                Check("events a role of another namespace can read", 0, _count(conn)),
+                Check("events a role of another namespace can read", 0, fetch_value(conn, "select count(*) from headrace.log")),
                 Check("events a role of another namespace can forge", 0, _forge(conn)),
             ]
             raise psycopg.Rollback
     except psycopg.errors.InsufficientPrivilege:
         return []
     return checks
-
-
-def _count(conn: Connection) -> int:
-    row = conn.execute("select count(*) from headrace.log").fetchone()
-    assert row is not None
-    return int(str(row[0]))
 
 
 def _forge(conn: Connection) -> int:

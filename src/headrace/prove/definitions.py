@@ -140,7 +140,7 @@ def create_copying_relay(conn: Connection, dsn: str) -> None:
     if parts.get("password"):
         os.environ[f"HEADRACE_SECRET_DEFAULT__{PASSWORD}"] = str(parts["password"])
         address["password"] = f"env:{PASSWORD}"
-    place: dict[str, JSON] = {
+    table: dict[str, JSON] = {
         "port": int(str(parts.get("port") or 5432)),
         "table": "headrace_prove.consumed",
         "columns": ["consumer", "partition", "position", "event_id", "node"],
@@ -148,7 +148,7 @@ def create_copying_relay(conn: Connection, dsn: str) -> None:
     }
     mapping = {"consumer": RELAYED, "partition": "$.partition", "position": "$.position", "event_id": "$.id", "node": "relay"}
     relay = Relay(
-        name=RELAY, topic=ORDERS, target="postgres", options=address | place, format="template", mapping=mapping, start="earliest",
+        name=RELAY, topic=ORDERS, target="postgres", options=address | table, format="template", mapping=mapping, start="earliest",
         batch=50, concurrency=2, backoff_s=0.1, backoff_max_s=1,
     )  # fmt: skip
     create_relay(conn, relay)

@@ -15,15 +15,14 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from math import inf
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row, tuple_row
+from psycopg.rows import tuple_row
 
 from headrace.core import Invalid, LoggedEvent
-from headrace.db import Connection, Target, connect, query
+from headrace.db import Connection, Target, connect, fetch_rows, fetch_value, query
 from headrace.log.topics import get_topic, read_log
 from headrace.prove.bugs import find_bugs
 from headrace.prove.checks import CHECKS, CheckResult, merge_shards, rate_returns
@@ -108,13 +107,10 @@ def unfinished_work(conn: Connection) -> dict[str, int]:
 
 
 def _clock(conn: Connection) -> datetime:
-    row = conn.execute("select headrace.clock()").fetchone()
-    assert row is not None
-    moment: datetime = row[0]
+    moment: datetime = fetch_value(conn, "select headrace.clock()")
     return moment
 
 
-T = TypeVar("T")
 PAGE = 5000
 TICK_S = 2.0
 """A tick that was due less than this before the schedule was paused need not have fired."""
@@ -149,16 +145,10 @@ def read_whole_log(conn: Connection, topic: str) -> Iterator[LoggedEvent]:
         after = events[-1].position
 
 
-def _rows(conn: Connection, name: str, row_class: type[T], parameters: dict[str, str] | None = None) -> list[T]:
-    with conn.cursor(row_factory=class_row(row_class)) as cursor:
-        return cursor.execute(query(f"prove/{name}"), parameters).fetchall()
-
-
 def _expected_ticks(conn: Connection, until: datetime) -> list[datetime]:
     """Every tick from the schedule's creation to `until`, by its cron expression."""
-    row = conn.execute("select s.created_at from headrace.schedule s where s.schedule = %s", (SCHEDULE,)).fetchone()
-    assert row is not None
-    return list(takewhile(lambda tick: tick <= until, ticks(CRON, "UTC", row[0])))
+    created_at = fetch_value(conn, "select s.created_at from headrace.schedule s where s.schedule = %s", (SCHEDULE,))
+    return list(takewhile(lambda tick: tick <= until, ticks(CRON, "UTC", created_at)))
 
 
 def _erased_data(conn: Connection) -> ErasedData | None:
@@ -171,12 +161,11 @@ def _erased_data(conn: Connection) -> ErasedData | None:
         statement = sql.SQL("select count(*) from {} t where strpos(t::text, %s) > 0").format(sql.Identifier(schema, table))
         [(rows,)] = conn.execute(statement, (PERSONAL,)).fetchall()
         remains += [f"{schema}.{table}: {rows} rows"] if rows else []
-    [(count,)] = conn.execute("select count(*) from headrace_internal.erasure").fetchall()
     return ErasedData(
         positions={topic: [event.position for event in log] for topic, log in events.items()},
         payloads=sum(event.payload != {} for log in events.values() for event in log),
         remains=remains,
-        erasures=int(count),
+        erasures=fetch_value(conn, "select count(*) from headrace_internal.erasure"),
     )
 
 
@@ -194,15 +183,15 @@ def collect_evidence(target: Target, folder: Path, final: FinalState) -> Evidenc
             log=log,
             digests={(topic, event.position): digest(event) for topic, events in log.items() for event in events},
             reads=[record for record in read_history(folder, reader_name(target.name)) if isinstance(record, ReadEvent)],
-            consumed=_rows(conn, "consumed_events", ConsumedEvent),
-            dead_letters=_rows(conn, "dead_letters", DeadLetter),
-            effects=_rows(conn, "effects", Effect),
-            action_results=_rows(conn, "action_results", ActionResult),
-            firings=_rows(conn, "firings", Firing),
-            outputs=_rows(conn, "outputs", Output),
+            consumed=fetch_rows(conn, ConsumedEvent, query("prove/consumed_events")),
+            dead_letters=fetch_rows(conn, DeadLetter, query("prove/dead_letters")),
+            effects=fetch_rows(conn, Effect, query("prove/effects")),
+            action_results=fetch_rows(conn, ActionResult, query("prove/action_results")),
+            firings=fetch_rows(conn, Firing, query("prove/firings")),
+            outputs=fetch_rows(conn, Output, query("prove/outputs")),
             erased=_erased_data(conn) if is_first else None,
-            pipeline=next(iter(_rows(conn, "pipeline_totals", PipelineTotals, {"topic": TRIPS})), None),
-            ticks=_rows(conn, "ticks", Tick, {"schedule": SCHEDULE}),
+            pipeline=next(iter(fetch_rows(conn, PipelineTotals, query("prove/pipeline_totals"), {"topic": TRIPS})), None),
+            ticks=fetch_rows(conn, Tick, query("prove/ticks"), {"schedule": SCHEDULE}),
             expected_ticks=_expected_ticks(conn, final.schedule_paused_at - timedelta(seconds=TICK_S)),
             handler_records=[record for record in node_records if isinstance(record, HandlerStarted | HandlerEnded)],
             sent_actions=[record for record in sender_records if isinstance(record, SentAction)],
@@ -356,7 +345,5 @@ def _wait_until_running(environment: Environment, options: Options) -> None:
 
 
 def _is_running(conn: Connection, *, spark: bool) -> bool:
-    row = conn.execute(query("prove/is_running")).fetchone()
-    assert row is not None
-    consumes, has_pipeline_batch = row
+    [(consumes, has_pipeline_batch)] = conn.execute(query("prove/is_running")).fetchall()
     return bool(consumes and (has_pipeline_batch or not spark))

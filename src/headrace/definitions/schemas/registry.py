@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from psycopg.rows import class_row
-
 from headrace.core import Invalid, InvalidSchema, NotFound, UnknownSchema
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, map_database_errors, query
 from headrace.definitions.schemas.asyncapi import asyncapi_document
 from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
 from headrace.definitions.schemas.database_check import database_check
@@ -95,16 +93,14 @@ def find_schema(conn: Connection, event_type: str, *, namespace: str | None = No
 
 
 def _read(conn: Connection, event_type: str | None, namespace: str | None) -> list[EventSchema]:
-    with map_database_errors(), conn.cursor(row_factory=class_row(EventSchema)) as cursor:
-        return cursor.execute(query("definitions/schemas/schemas"), {"event_type": event_type, "namespace": namespace}).fetchall()
+    parameters = {"event_type": event_type, "namespace": namespace}
+    return fetch_rows(conn, EventSchema, query("definitions/schemas/schemas"), parameters)
 
 
 def list_schema_versions(conn: Connection, event_type: str, *, namespace: str | None = None) -> list[SchemaVersion]:
     """All versions of an event type's schema, oldest first. Raises UnknownSchema."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(SchemaVersion)) as cursor:
-        versions = cursor.execute(
-            query("definitions/schemas/versions"), {"event_type": event_type, "namespace": namespace}
-        ).fetchall()
+    parameters = {"event_type": event_type, "namespace": namespace}
+    versions = fetch_rows(conn, SchemaVersion, query("definitions/schemas/versions"), parameters)
     if not versions:
         raise UnknownSchema(f"event type {event_type!r} has no schema; see: headrace event-type list")
     return versions

@@ -133,14 +133,14 @@ def _erased_rows(
     schema = file_schema()
     for batch in read_archive_file(_whole(file), schema.names):
         rows = batch.to_pylist()
-        places = [place for place, row in enumerate(rows) if row["event_id"] in event_ids]
-        if not places:
+        matches = [row for row in rows if row["event_id"] in event_ids]
+        if not matches:
             yield batch
             continue
-        texts = [[rows[place][name] for place in places] for name in ("key", "payload", "headers")]
+        texts = [[row[name] for row in matches] for name in ("key", "payload", "headers")]
         erased = conn.execute(_TEXTS, (erasure.erasure_id, topic.topic_id, *texts)).fetchall()
-        for place, (key, payload, headers) in zip(places, erased, strict=True):
-            rows[place] |= {"payload": payload, "headers": headers, "key": key}
+        for row, (key, payload, headers) in zip(matches, erased, strict=True):
+            row |= {"payload": payload, "headers": headers, "key": key}
         after = pa.RecordBatch.from_pylist(rows, schema=schema)
         for old, new in zip(file_rows(batch), file_rows(after), strict=True):
             if old != new:

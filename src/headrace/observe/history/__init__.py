@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
 
 from headrace.actions import (
     Attempt,
@@ -24,7 +24,7 @@ from headrace.actions import (
     list_results,
 )
 from headrace.core import JSON, UnknownAction, UnknownEvent
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, map_database_errors, query
 from headrace.lang.condition import ClauseValue, Condition, Sample, decode_json, explain, parse, to_python
 from headrace.observe.tracing import read_trace_context
 from headrace.rules import get_rule
@@ -206,29 +206,21 @@ def _history(conn: Connection, row: dict[str, Any]) -> EventHistory:
     sample = _sample(row)
     parameters = {"event_id": row["event_id"], "topic_id": row.pop("topic_id"), "position": row["position"]}
     parameters["appended_at"] = row["appended_at"]
-    place = {field: row[field] for field in ("namespace", "topic", "partition")}
-    with conn.cursor(row_factory=class_row(Firing)) as cursor:
-        firings = tuple(cursor.execute(query("observe/firings"), parameters).fetchall())
-    with conn.cursor(row_factory=class_row(CorrelatorOutput)) as cursor:
-        outputs = tuple(cursor.execute(query("observe/outputs"), parameters).fetchall())
-    with conn.cursor(row_factory=class_row(Obstacle)) as cursor:
-        obstacles = tuple(cursor.execute(query("observe/failures"), parameters | place).fetchall())
-    with conn.cursor(row_factory=class_row(ConsumerProgress)) as cursor:
-        consumers = tuple(cursor.execute(query("observe/consumers"), parameters | place).fetchall())
+    parameters |= {field: row[field] for field in ("namespace", "topic", "partition")}
+    firings = tuple(fetch_rows(conn, Firing, query("observe/firings"), parameters))
     fired = {(firing.rule, firing.version) for firing in firings}
     evaluations = []
     for rule, version, event_type, condition, timing in conn.execute(query("observe/rule_versions"), parameters).fetchall():
         answer = to_python(parse(condition))(sample) if event_type == sample.type else None
         evaluations.append(RuleEvaluation(rule, version, event_type, condition, timing, answer, (rule, version) in fired))
-    actions = _actions(conn, firings, row["namespace"])
     return EventHistory(
         **row,
         evaluations=tuple(evaluations),
         firings=firings,
-        outputs=outputs,
-        actions=actions,
-        obstacles=obstacles,
-        consumers=consumers,
+        outputs=tuple(fetch_rows(conn, CorrelatorOutput, query("observe/outputs"), parameters)),
+        actions=_actions(conn, firings, row["namespace"]),
+        obstacles=tuple(fetch_rows(conn, Obstacle, query("observe/failures"), parameters)),
+        consumers=tuple(fetch_rows(conn, ConsumerProgress, query("observe/consumers"), parameters)),
     )
 
 
@@ -366,18 +358,18 @@ def explain_rule(conn: Connection, rule: str, event_id: UUID, *, namespace: str 
         reason = f"no version of the rule was active {at}; the newest is active {since}{error}"
         return RuleWhyNot(rule, event_id, row["topic"], row["position"], None, False, reason)
     _, number, event_type, condition, _ = version
-    place = (rule, event_id, row["topic"], row["position"], number)
+    subject = (rule, event_id, row["topic"], row["position"], number)
     if (rule, number) in fired:
-        return RuleWhyNot(*place, True, "it fired")
+        return RuleWhyNot(*subject, True, "it fired")
     if event_type != row["type"]:
-        return RuleWhyNot(*place, False, f"the rule is for type {event_type}, the event has type {row['type']}")
+        return RuleWhyNot(*subject, False, f"the rule is for type {event_type}, the event has type {row['type']}")
     parsed, sample = parse(condition), _sample(row)
     failing = _failing(parsed, explain(parsed, sample))
     if failing:
-        return RuleWhyNot(*place, False, f"the condition is {explain(parsed, sample).value}", failing)
+        return RuleWhyNot(*subject, False, f"the condition is {explain(parsed, sample).value}", failing)
     paused = "; the rule is paused" if state.paused else ""
     waiting = "its rules have not reached the event yet" if not row["passed"] else "it was recorded without a firing"
-    return RuleWhyNot(*place, False, f"the condition is true, but {waiting}{paused}; see: headrace trace {event_id}")
+    return RuleWhyNot(*subject, False, f"the condition is true, but {waiting}{paused}; see: headrace trace {event_id}")
 
 
 def _failing(condition: Condition, explanation: ClauseValue) -> tuple[ClauseValue, ...]:

@@ -160,14 +160,14 @@ def dashboard_json(panels: Sequence[Panel] = PANELS) -> str:
 
 
 def _panel(number: int, panel: Panel, source: dict[str, str]) -> dict[str, object]:
-    place = {"x": number % 2 * WIDTH, "y": number // 2 * HEIGHT, "w": WIDTH, "h": HEIGHT}
+    grid_position = {"x": number % 2 * WIDTH, "y": number // 2 * HEIGHT, "w": WIDTH, "h": HEIGHT}
     return {
         "id": number + 1,
         "type": "timeseries",
         "title": panel.title,
         "description": metric_family(f"headrace_{panel.metric}").help,
         "datasource": source,
-        "gridPos": place,
+        "gridPos": grid_position,
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "targets": [{"refId": "A", "datasource": source, "expr": panel.expression, "legendFormat": panel.legend}],
     }

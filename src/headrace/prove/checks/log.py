@@ -20,8 +20,8 @@ def erased_is_gone(evidence: Evidence) -> Findings:
     erased = evidence.erased
     if erased is None:
         return 0
-    for place in erased.remains:
-        yield Violation("data of an erased key is left", (place,))
+    for table in erased.remains:
+        yield Violation("data of an erased key is left", (table,))
     if erased.payloads:
         yield Violation("events of an erased key have a payload", (f"{erased.payloads} events",))
     for topic, positions in erased.positions.items():
