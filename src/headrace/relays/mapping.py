@@ -44,10 +44,10 @@ _RESERVED_HEADERS: Final = re.compile(
     r"|user-agent|accept.*|forwarded|x-forwarded-.*|x-real-ip|webhook-.*|ce-.*)"
 )
 
-Template: TypeAlias = "EventPath | None | bool | int | float | str | Sequence[Template] | Mapping[str, Template]"
+MappingValue: TypeAlias = "EventPath | None | bool | int | float | str | Sequence[MappingValue] | Mapping[str, MappingValue]"
 
 
-def parse_template(mapping: Mapping[str, JSON]) -> Mapping[str, Template]:
+def parse_mapping(mapping: Mapping[str, JSON]) -> Mapping[str, MappingValue]:
     """The template of a mapping. Raises InvalidRelay with the field that is wrong."""
     if not isinstance(mapping, Mapping) or not mapping:
         raise InvalidRelay(
@@ -57,7 +57,7 @@ def parse_template(mapping: Mapping[str, JSON]) -> Mapping[str, Template]:
     return {name: _parse_value(value, name, count, 1) for name, value in mapping.items()}
 
 
-def _parse_value(value: JSON, field: str, count: list[int], depth: int) -> Template:
+def _parse_value(value: JSON, field: str, count: list[int], depth: int) -> MappingValue:
     count[0] += 1
     if count[0] > FIELDS_MAX or depth > DEPTH_MAX:
         raise InvalidRelay(f"mapping, field {field}: a mapping has at most {FIELDS_MAX} fields and {DEPTH_MAX} levels")
@@ -70,7 +70,7 @@ def _parse_value(value: JSON, field: str, count: list[int], depth: int) -> Templ
     return value
 
 
-def _parse_text(text: str, field: str) -> Template:
+def _parse_text(text: str, field: str) -> MappingValue:
     if text.startswith("$$"):
         return text[1:]
     if not text.startswith("$"):
@@ -88,12 +88,12 @@ class Mapper:
         self._relay = relay
         self._uid = uid
         self._format = format
-        self._template = parse_template(mapping or {}) if format == "template" else None
+        self._mapping_values = parse_mapping(mapping or {}) if format == "template" else None
         self._body: Callable[[LoggedEvent[RawJSON]], bytes] = {
             "stored": lambda event: bytes(event.payload),
             "cloudevents-binary": lambda event: bytes(event.payload),
             "cloudevents": lambda event: to_cloudevent(cast(LoggedEvent, event)).encode(),
-            "template": self._fill_template,
+            "template": self._fill_mapping,
         }[format]
         self._content_type = _CLOUDEVENT_TYPE if format == "cloudevents" else _JSON_TYPE
 
@@ -117,15 +117,15 @@ class Mapper:
             is_redriven=is_redriven,
         )
 
-    def _fill_template(self, event: LoggedEvent[RawJSON]) -> bytes:
-        assert self._template is not None
+    def _fill_mapping(self, event: LoggedEvent[RawJSON]) -> bytes:
+        assert self._mapping_values is not None
         values: dict[str, Json] = {
             "id": str(event.id), "topic": event.topic, "type": event.type, "key": event.key, "partition": event.partition,
             "position": event.position, "emitted_at": event.emitted_at.isoformat(), "appended_at": event.appended_at.isoformat(),
             "producer": event.producer, "headers": decode_json(encode(event.headers)),
             "payload": decode_json(bytes(event.payload).decode()),
         }  # fmt: skip
-        return jsonb_text(_fill(self._template, values)).encode()
+        return jsonb_text(_fill(self._mapping_values, values)).encode()
 
     def _headers(self, event: LoggedEvent[RawJSON]) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -154,19 +154,19 @@ def header_text(text: str) -> str:
     return quote(text[:HEADER_CHARS_MAX].encode("utf-8", "replace"), safe="!#$&'()*+,/:;=?@[]^`{|}<>\\~-._ ").strip()
 
 
-def _fill(template: Template, values: Mapping[str, Json]) -> Json:
-    if isinstance(template, EventPath):
-        return cast(Json, follow_path(cast(JSON, values[template.root]), template.steps))
-    if isinstance(template, Mapping):
-        return {name: _fill(part, values) for name, part in template.items()}
-    if isinstance(template, Sequence) and not isinstance(template, str):
-        return [_fill(part, values) for part in template]
-    return template
+def _fill(value: MappingValue, values: Mapping[str, Json]) -> Json:
+    if isinstance(value, EventPath):
+        return cast(Json, follow_path(cast(JSON, values[value.root]), value.steps))
+    if isinstance(value, Mapping):
+        return {name: _fill(part, values) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_fill(part, values) for part in value]
+    return value
 
 
 def check_mapping(format: Format, mapping: Mapping[str, JSON] | None) -> None:
     """Raises InvalidRelay where format and mapping do not fit, or the mapping is wrong."""
     if format == "template":
-        parse_template(mapping or {})
+        parse_mapping(mapping or {})
     elif mapping is not None:
         raise InvalidRelay(f"a mapping is for the format template, not for {format}; leave one of them out")

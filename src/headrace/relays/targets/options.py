@@ -35,7 +35,7 @@ _WORDS: Final[Mapping[OptionType, str]] = {
 }
 # Without user, password and path: credentials are options of their own.
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
-_REFERENCE: Final = re.compile(r"(env|file):.+", re.DOTALL)
+
 PARTITION_FIELDS: Final = ("relay", "topic", "partition")
 """What a template may contain that is the same for all messages of a partition."""
 MESSAGE_FIELDS: Final = (*PARTITION_FIELDS, "type", "key")
@@ -105,7 +105,10 @@ def _mistake(option: Option, value: JSON) -> str | None:
     if option.choices and value not in option.choices:
         return f"must be one of {', '.join(option.choices)}"
     if option.type == "template" and isinstance(value, str):
-        return _template_mistake(option, value)
+        try:
+            parse_template(value, option.fields)
+        except Invalid as error:
+            return str(error)
     return None
 
 
@@ -124,16 +127,8 @@ def _has_type(type: OptionType, value: JSON) -> bool:
         listed = value if isinstance(value, list) else [value]
         return bool(listed) and all(isinstance(address, str) and _ADDRESS.fullmatch(address) for address in listed)
     if type == "secret":
-        return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+        return isinstance(value, str) and _is_reference(value)
     return isinstance(value, str) and value != ""
-
-
-def _template_mistake(option: Option, value: str) -> str | None:
-    try:
-        parse_template(value, option.fields)
-    except Invalid as error:
-        return str(error)
-    return None
 
 
 class Options:
@@ -215,8 +210,6 @@ def _load_certificate(context: ssl.SSLContext, secrets: Mapping[str, str]) -> No
 
 
 _secret_name: Final = re.compile(r"(?i)secret|password|passwd|token|credential|apikey|api_key|authorization")
-
-
 _password_in_address: Final = re.compile(r"://[^/@\s]*:[^/@\s]+@|\bpassword\s*=", re.IGNORECASE)
 
 
