@@ -152,18 +152,8 @@ def list_sent_actions(conn: Connection, handled: Mapping[UUID, Action], namespac
     for result in fetch_rows(conn, _Result, query("testing/results"), {"namespace": namespace}):
         if result.action_id in known or result.outcome != "done":
             continue
-        action = handled.get(result.action_id)
-        actions.append(
-            SentAction(
-                id=result.action_id,
-                action=result.action,
-                key=action.key if action else None,
-                payload=action.payload if action else None,
-                state="done",
-                attempts=result.attempts,
-                cause=action.cause if action else None,
-            )
-        )
+        action = handled.get(result.action_id) or Action(id=result.action_id, action=result.action)
+        actions.append(_sent_action(action, "done", result.attempts))
     # By id: a uuid v7 begins with the time.
     return sorted(actions, key=lambda action: action.id)
 
@@ -174,17 +164,22 @@ def _queued(conn: Connection, namespace: str | None) -> Iterator[SentAction]:
     with map_database_errors():
         rows = conn.execute(statement).fetchall()
     for attempts, due_at, message in rows:
-        action = _decode(message)
-        yield SentAction(
-            id=action.id,
-            action=action.action,
-            key=action.key,
-            payload=action.payload,
-            state="retrying" if attempts else "queued",
-            attempts=attempts,
-            due_at=due_at,
-            cause=action.cause,
-        )
+        yield _sent_action(_decode(message), "retrying" if attempts else "queued", attempts, due_at=due_at)
+
+
+def _sent_action(
+    action: Action, state: Literal["queued", "retrying", "done"], attempts: int, *, due_at: datetime | None = None
+) -> SentAction:
+    return SentAction(
+        id=action.id,
+        action=action.action,
+        key=action.key,
+        payload=action.payload,
+        state=state,
+        attempts=attempts,
+        due_at=due_at,
+        cause=action.cause,
+    )
 
 
 def _dead(conn: Connection, namespace: str | None) -> Iterator[SentAction]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.core import HeadraceError
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_value, map_database_errors, query
 from headrace.definitions.schemas.findings import Finding, RelayFields, check_condition, relay_findings
 from headrace.definitions.schemas.parsing import parse_schema
 from headrace.definitions.schemas.value_set import ValueSet
@@ -144,8 +144,6 @@ def _report(conn: Connection, noun: str, findings: Sequence[tuple[str, Finding]]
             severity: [f"{noun}, {types}, {finding}" for types, finding in findings if finding.severity == severity]
             for severity in ("error", "warning")
         }
-        with map_database_errors():
-            conn.execute(
-                "select headrace.report_findings(%s::text[], %s::text[], %s)", (texts["error"], texts["warning"], namespace)
-            )
+        statement = "select headrace.report_findings(%s::text[], %s::text[], %s)"
+        fetch_value(conn, statement, (texts["error"], texts["warning"], namespace))
     return tuple(finding for _, finding in findings)

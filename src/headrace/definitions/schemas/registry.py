@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from headrace.core import Invalid, InvalidSchema, NotFound, UnknownSchema
-from headrace.db import Connection, fetch_rows, map_database_errors, query
+from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
 from headrace.definitions.schemas.asyncapi import asyncapi_document
 from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
 from headrace.definitions.schemas.database_check import database_check
@@ -160,10 +160,7 @@ def set_schema(
         "forced": bool(check.breaks),
         "namespace": namespace,
     }
-    with map_database_errors():
-        row = conn.execute(query("definitions/schemas/set"), parameters).fetchone()
-    assert row is not None
-    return SchemaChange(int(row[0]), check)
+    return SchemaChange(int(fetch_value(conn, query("definitions/schemas/set"), parameters)), check)
 
 
 def alter_schema(
@@ -175,14 +172,13 @@ def alter_schema(
     namespace: str | None = None,
 ) -> None:
     """Changes the settings of an event type's schema; None keeps one. Raises UnknownSchema, InvalidSchema."""
-    with map_database_errors():
-        conn.execute("select headrace.alter_event_schema(%s, %s, %s, %s)", (event_type, compatibility, validation, namespace))
+    parameters = (event_type, compatibility, validation, namespace)
+    fetch_value(conn, "select headrace.alter_event_schema(%s, %s, %s, %s)", parameters)
 
 
 def drop_schema(conn: Connection, event_type: str, *, namespace: str | None = None) -> None:
     """Removes the schema of an event type with all its versions. Raises UnknownSchema."""
-    with map_database_errors():
-        conn.execute("select headrace.drop_event_schema(%s, %s)", (event_type, namespace))
+    fetch_value(conn, "select headrace.drop_event_schema(%s, %s)", (event_type, namespace))
 
 
 def parse_valid_schema(schema: str | Mapping[str, object]) -> ValueSet:
@@ -226,8 +222,7 @@ def infer_event_schema(
 
 def infer_topic_schemas(conn: Connection, topic: str, *, sample: int = 1000, namespace: str | None = None) -> dict[str, Proposal]:
     """Proposes schemas for the event types among the newest events of a topic. Raises UnknownTopic, NotFound if there are none."""
-    with map_database_errors():
-        conn.execute("select headrace.topic_id(%s, %s)", (topic, namespace))
+    fetch_value(conn, "select headrace.topic_id(%s, %s)", (topic, namespace))
     event_types = types_by_topic(conn, topic=topic, namespace=namespace).get(topic, [])
     proposals = {event_type: _infer(conn, topic, event_type, sample, namespace) for event_type in event_types}
     # None for a type that only rules name.
@@ -248,21 +243,17 @@ def _infer(conn: Connection, topic: str, event_type: str, sample: int, namespace
 
 def describe_namespace(conn: Connection, *, namespace: str | None = None) -> dict[str, JsonValue]:
     """The AsyncAPI document of a namespace: its topics, its event types and their schemas."""
+    own_namespace = fetch_value(conn, "select headrace.current_namespace(%s)", (namespace,))
     with map_database_errors():
-        name_row = conn.execute("select headrace.current_namespace(%s)", (namespace,)).fetchone()
-        topics = conn.execute(
-            "select topic from headrace.topic where namespace = headrace.current_namespace(%s) order by 1", (namespace,)
-        )
+        topics = conn.execute("select topic from headrace.topic where namespace = %s order by 1", (own_namespace,))
         names = [str(topic) for (topic,) in topics.fetchall()]
         described = conn.execute(
-            "select event_type, description from headrace.event_type where namespace = headrace.current_namespace(%s)",
-            (namespace,),
+            "select event_type, description from headrace.event_type where namespace = %s", (own_namespace,)
         ).fetchall()
         by_topic = types_by_topic(conn, namespace=namespace)
-    assert name_row is not None
     schemas = list_schemas(conn, namespace=namespace)
     return asyncapi_document(
-        title=f"headrace namespace {name_row[0]}",
+        title=f"headrace namespace {own_namespace}",
         version=str(sum(entry.version for entry in schemas)),
         topics=names,
         types_by_topic=by_topic,

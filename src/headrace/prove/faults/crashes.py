@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import msgspec
 import psycopg
@@ -31,19 +32,17 @@ STATEMENT_HITS_MAX = {"trim-outbox": 3, "run-schedule": 4, "fail": 3}
 """Statements that a node executes only this often in the time; other ones 8 times and more."""
 
 
-@fault("kill-producer", "kill -9 of a producer")
-def kill_producer(environment: Environment, draw: random.Random) -> Iterator[str]:
-    yield from _kill(environment, draw, "producer")
+def _kill(environment: Environment, draw: random.Random, role: str) -> Iterator[str]:
+    name = draw.choice(environment.processes.of_role(role))
+    count = environment.processes.kill(name)
+    yield name if count == 1 else f"{name}, {count} processes"
+    environment.hold(draw.uniform(*DOWN_S))
+    environment.processes.start(name)
 
 
-@fault("kill-node", "kill -9 of a node")
-def kill_node(environment: Environment, draw: random.Random) -> Iterator[str]:
-    yield from _kill(environment, draw, "node")
-
-
-@fault("kill-sink", "kill -9 of the process that writes batches as Spark's driver does")
-def kill_sink(environment: Environment, draw: random.Random) -> Iterator[str]:
-    yield from _kill(environment, draw, "sink")
+kill_producer = fault("kill-producer", "kill -9 of a producer")(partial(_kill, role="producer"))
+kill_node = fault("kill-node", "kill -9 of a node")(partial(_kill, role="node"))
+kill_sink = fault("kill-sink", "kill -9 of the process that writes batches as Spark's driver does")(partial(_kill, role="sink"))
 
 
 @fault("kill-spark", "kill -9 of a pipeline's Spark driver, its JVM and their workers", spark=True)
@@ -62,14 +61,6 @@ def kill_spark(environment: Environment, draw: random.Random) -> Iterator[str]:
             time.sleep(0.05)
     time.sleep(draw.uniform(0, 0.6))
     yield from _kill(environment, draw, "pipeline")
-
-
-def _kill(environment: Environment, draw: random.Random, role: str) -> Iterator[str]:
-    name = draw.choice(environment.processes.of_role(role))
-    count = environment.processes.kill(name)
-    yield name if count == 1 else f"{name}, {count} processes"
-    environment.hold(draw.uniform(*DOWN_S))
-    environment.processes.start(name)
 
 
 @fault("stop-node", "SIGSTOP of a node for longer than a lease")

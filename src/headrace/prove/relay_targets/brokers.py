@@ -277,6 +277,10 @@ class RabbitMQServer(ServerProcess):
         self._node = RabbitMQNode(folder, queue_port, stream_port, USER, self.password, find_program("epmd", self.kind))
         self._epmd = self._node.launch_epmd()
 
+    def options(self) -> dict[str, JSON]:
+        secret = f"env:{PASSWORD}"
+        return {"host": "127.0.0.1", "port": self.proxy.port, "user": USER, "password": secret, "timeout_s": TIMEOUT_S}
+
     @classmethod
     def require(cls) -> None:
         find_program("epmd", cls.kind)
@@ -314,14 +318,7 @@ class RabbitMQTarget(RabbitMQServer):
     delivery = "at least once"
 
     def options(self) -> dict[str, JSON]:
-        return {
-            "host": "127.0.0.1",
-            "port": self.proxy.port,
-            "user": USER,
-            "password": f"env:{PASSWORD}",
-            "routing_key": "{topic}.{partition}",
-            "timeout_s": TIMEOUT_S,
-        }
+        return super().options() | {"routing_key": "{topic}.{partition}"}
 
     async def _connect(self) -> Any:
         import aio_pika
@@ -352,14 +349,7 @@ class RabbitMQStreamTarget(RabbitMQServer):
         return other, own
 
     def options(self) -> dict[str, JSON]:
-        return {
-            "host": "127.0.0.1",
-            "port": self.proxy.port,
-            "user": USER,
-            "password": f"env:{PASSWORD}",
-            "stream": "{topic}.{partition}",
-            "timeout_s": TIMEOUT_S,
-        }
+        return super().options() | {"stream": "{topic}.{partition}"}
 
     async def prepare(self) -> None:
         from rstream import Producer
