@@ -48,7 +48,7 @@ def list_(
             conn, action=action, consumer=consumer, error=error, ended=ended, limit=limit, namespace=session.namespace
         )
     )
-    letters.sort(key=lambda pair: pair[1].kind)  # With several shards: all actions, then all events.
+    letters.sort(key=lambda pair: pair[1].kind)  # With several shards this puts all actions before all events.
     of: Column = ("of", lambda letter: f"{letter.kind} {letter.name}")
     error_line: Column = ("error", lambda letter: first_line(letter.error))
     columns = [("dead letter", "id"), of, "key", ("reason", _reason), "attempts", ("since", "buried_at"), error_line]

@@ -243,7 +243,7 @@ def run(
 
 
 async def _run(app: Headrace, targets: list[Target], create_node: Callable[[], Node], *, sequencer: bool) -> None:
-    node = create_node()  # On the running event loop.
+    node = create_node()  # A node needs the running event loop.
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
 
@@ -323,7 +323,7 @@ def log_to_stderr(*, as_json: bool, level: int, node: str | None = None) -> None
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # The application's own extra fields, too.
+    # They include the application's own extra fields.
     fields: list[structlog.typing.Processor] = [structlog.stdlib.ExtraAdder()] if as_json else []
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())

@@ -1,4 +1,4 @@
-"""Text of others as text that is safe to show: on a terminal, in a web page.
+"""Untrusted text as text that is safe to show: on a terminal, in a web page.
 
 Keys, producers, payloads and errors come from whoever publishes. Control characters in them could move the cursor of a terminal and
 forge lines; bidirectional overrides could reorder what is read. Here they become visible escapes."""
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 
-# All control characters; line and paragraph separators; invisible and bidirectional formatting except the joiners, which scripts and
-# emoji need; halves of surrogate pairs; tags.
+# These are all control characters; line and paragraph separators; invisible and bidirectional formatting except the joiners, which
+# scripts and emoji need; halves of surrogate pairs; tags.
 _UNSAFE = (
     r"\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f"

@@ -79,7 +79,7 @@ def open_own_environment(environ: Mapping[str, str] = os.environ) -> Iterator[En
     server = Server(folder / "pg18", settings=SETTINGS)
     try:
         server.start()
-        # The default database of commands with HEADRACE_DATA=<folder>.
+        # Commands with HEADRACE_DATA=<folder> use this database by default.
         _create_database(server.dsn("template1"), "postgres", owned=True)
         yield Environment(_create_workload(server.dsn()), folder, server)
     finally:

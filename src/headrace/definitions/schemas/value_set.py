@@ -148,7 +148,7 @@ def canonical(value: JsonValue) -> str:
             number = value if isinstance(value, Decimal) else Decimal(repr(value))
             if number == number.to_integral_value() and number.adjusted() < 400:
                 return str(int(number))
-            # Not normalize(), which rounds to 28 digits.
+            # normalize() would round to 28 digits.
             sign, digits, exponent = number.as_tuple()
             text = "".join(map(str, digits)).rstrip("0")
             stripped = Decimal((sign, tuple(map(int, text)), int(exponent) + len(digits) - len(text)))

@@ -42,7 +42,7 @@ PAUSES_S = {"busy": WATCH_S, "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SL
 _SEQUENCE: LiteralString = (
     "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s::integer)"
 )
-# With the time that the step took, without its commit.
+# The last column is the time that the step took, without its commit.
 _SEQUENCE_TIMED: LiteralString = (
     "select topic_id, first_position, last_position, events, duplicates, "
     "date_part('epoch', clock_timestamp() - statement_timestamp()) from headrace.sequence(%s::integer)"

@@ -144,7 +144,7 @@ def line_chart(title: str, points: Sequence[tuple[float, float]], *, until_s: fl
     figure, axes = _axes()
     scale, unit = (60, "min") if until_s >= 600 else (1, "s")
     for number, span in enumerate(spans):
-        # Not narrower than a visible line.
+        # A span is drawn at least as wide as a visible line.
         end_s = max(span.end_s, span.start_s + until_s / 600)
         axes.axvspan(span.start_s / scale, end_s / scale, color=SHADE, alpha=0.25, linewidth=0, gid=f"span-{number}")
     axes.plot([at / scale for at, _ in points], [value for _, value in points], color=LINE, linewidth=1.3)
