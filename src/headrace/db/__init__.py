@@ -72,7 +72,7 @@ from headrace.db.retry import (
     run_to_end,
 )
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async, parse_interval, parse_time
-from headrace.db.server import Server, free_port
+from headrace.db.server import Server, create_database, free_port
 from headrace.db.sql_files import query, schema_checksum
 
 __all__ = [
@@ -120,6 +120,7 @@ __all__ = [
     "connect_loop",
     "connection_lost_error",
     "connection_string",
+    "create_database",
     "create_loop_pool",
     "create_namespace",
     "create_pool",

@@ -20,8 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-from headrace.core import DatabaseUnavailable, Invalid
+from headrace.core import Conflict, DatabaseUnavailable, Invalid
 
 _START_TIMEOUT_S = 60
 _PROGRAMS = "programs"
@@ -259,6 +261,21 @@ def _accessible_bin(bin_dir: Path, folder: Path, user: pwd.struct_passwd | None)
             shutil.copytree(libraries, partial / libraries.name, symlinks=True)
         partial.rename(copy)
     return copy / package.name / installation.name / "bin"
+
+
+def create_database(dsn: str, database: str, maker: str, *, replace: bool = False) -> str:
+    """Creates an empty database on a server and returns its address. It replaces one that an earlier run of the same maker created;
+    it raises Conflict for any other one, unless `replace` is set."""
+    name, comment = sql.Identifier(database), f"made by {maker}; the next run drops it"
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        statement = "select shobj_description(d.oid, 'pg_database') from pg_database d where d.datname = %s"
+        row = admin.execute(statement, (database,)).fetchone()
+        if row is not None and row[0] != comment and not replace:
+            raise Conflict(f"database {database!r} exists and was not created by {maker}; rename or drop it")
+        admin.execute(sql.SQL("drop database if exists {} with (force)").format(name))
+        admin.execute(sql.SQL("create database {}").format(name))
+        admin.execute(sql.SQL("comment on database {} is {}").format(name, sql.Literal(comment)))
+    return make_conninfo(dsn, dbname=database)
 
 
 def _is_server(pid: int, data: Path) -> bool:

@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import psycopg
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
-
-from headrace.core import Conflict, HeadraceError, NotFound
-from headrace.db import Server, Target, connect, data_folder, migrate, query
+from headrace.core import HeadraceError, NotFound
+from headrace.db import Server, Target, connect, create_database, data_folder, migrate, query
 from headrace.demo.application import DELAYS, OPERATIONS
 from headrace.demo.definitions import apply_rules, create_correlators
 from headrace.demo.flights import TOPIC
@@ -24,7 +20,7 @@ from headrace.log.topics import create_topic
 
 DATABASE = "headrace_demo"
 PARTITIONS = 4
-COMMENT = "made by headrace demo; the next run drops it"
+MAKER = "headrace demo"
 SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 """Of the demo's own server. Durability stays at PostgreSQL's defaults."""
 NODE_STOP_S = 40.0
@@ -80,7 +76,7 @@ def open_own_environment(environ: Mapping[str, str] = os.environ) -> Iterator[En
     try:
         server.start()
         # Commands with HEADRACE_DATA=<folder> use this database by default.
-        _create_database(server.dsn("template1"), "postgres", owned=True)
+        create_database(server.dsn("template1"), "postgres", MAKER, replace=True)
         yield Environment(_create_workload(server.dsn()), folder, server)
     finally:
         server.stop()
@@ -89,8 +85,7 @@ def open_own_environment(environ: Mapping[str, str] = os.environ) -> Iterator[En
 @contextmanager
 def open_environment_on(dsn: str) -> Iterator[Environment]:
     """A new database on a given server; other databases there are not touched."""
-    _create_database(dsn, DATABASE, owned=False)
-    yield Environment(_create_workload(make_conninfo(dsn, dbname=DATABASE)))
+    yield Environment(_create_workload(create_database(dsn, DATABASE, MAKER)))
 
 
 @contextmanager
@@ -111,19 +106,6 @@ def _folder(environ: Mapping[str, str]) -> Path:
         # The user of the server process cannot enter a private home folder.
         return data_folder(environ) / "demo"
     return here
-
-
-def _create_database(dsn: str, database: str, *, owned: bool) -> None:
-    name = sql.Identifier(database)
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        row = admin.execute(
-            "select shobj_description(d.oid, 'pg_database') from pg_database d where d.datname = %s", (database,)
-        ).fetchone()
-        if row is not None and row[0] != COMMENT and not owned:
-            raise Conflict(f"database {database!r} exists and was not created by the demo; rename or drop it")
-        admin.execute(sql.SQL("drop database if exists {} with (force)").format(name))
-        admin.execute(sql.SQL("create database {}").format(name))
-        admin.execute(sql.SQL("comment on database {} is {}").format(name, sql.Literal(COMMENT)))
 
 
 def _create_workload(dsn: str) -> Target:

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import msgspec
 import psycopg
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headrace.core import Conflict, Invalid
-from headrace.db import Connection, Server, Target, connect, migrate
+from headrace.core import Invalid
+from headrace.db import Connection, Server, Target, connect, create_database, migrate
 from headrace.prove.bugs import plant_in_database, server_settings
 from headrace.prove.definitions import create_copying_relay, create_workload
 from headrace.prove.evidence import Completed, History, Invoked, SentEvent, now
@@ -29,7 +28,7 @@ from headrace.prove.relay_targets import RelayTarget, running_targets
 from headrace.relays import create_relay
 
 DATABASE = "headrace_prove"
-COMMENT = "made by headrace prove; the next run drops it"
+MAKER = "headrace prove"
 SETTINGS = {"max_connections": "90", "shared_buffers": "128MB", "max_wal_size": "1GB"}
 """Of the checker's own server. Durability stays at PostgreSQL's defaults."""
 TMPFS_BYTES = 700_000_000
@@ -220,12 +219,14 @@ def open_environment(options: Options, faults: Sequence[str]) -> Iterator[Enviro
 @contextmanager
 def _database(options: Options, folder: Path, *, small_disk: bool) -> Iterator[tuple[Target, Server | None, Path | None]]:
     if options.dsn:
-        yield Target("given", _create_database(options.dsn)), None, None
+        if "=" in options.dsn.split("://", 1)[0]:
+            raise Invalid("prove takes one database, not several shards; give one address")
+        yield Target("given", create_database(options.dsn, DATABASE, MAKER)), None, None
         return
     with _server_folder(folder, small_disk) as (server_folder, disk):
         settings = SETTINGS | (SMALL_DISK_SETTINGS if disk else {}) | server_settings(options.bugs)
         with _running(Server(server_folder, settings=settings)) as server:
-            yield Target("own", _create_database(server.dsn())), server, disk
+            yield Target("own", create_database(server.dsn(), DATABASE, MAKER)), server, disk
 
 
 @contextmanager
@@ -276,20 +277,3 @@ def mount_small_disk(folder: Path, size_bytes: int = TMPFS_BYTES) -> bool:
         return False
     command = [program, "-t", "tmpfs", "-o", f"size={size_bytes},mode=755", "tmpfs", str(folder)]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-def _create_database(dsn: str) -> str:
-    """Creates an empty database on a server and returns its address. Replaces only a database that an earlier run created."""
-    if "=" in dsn.split("://", 1)[0]:
-        raise Invalid("prove takes one database, not several shards; give one address")
-    name = sql.Identifier(DATABASE)
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        row = admin.execute(
-            "select shobj_description(d.oid, 'pg_database') from pg_database d where d.datname = %s", (DATABASE,)
-        ).fetchone()
-        if row is not None and row[0] != COMMENT:
-            raise Conflict(f"database {DATABASE!r} exists and was not created by headrace prove; rename or drop it")
-        admin.execute(sql.SQL("drop database if exists {} with (force)").format(name))
-        admin.execute(sql.SQL("create database {}").format(name))
-        admin.execute(sql.SQL("comment on database {} is {}").format(name, sql.Literal(COMMENT)))
-    return make_conninfo(dsn, dbname=DATABASE)
