@@ -197,7 +197,7 @@ everything that you may import. Errors have [their own page](errors.md).
     yield f"\n## headrace\n\n{_paragraph(application)}\n\n| name | room | |\n|---|---|---|"
     for name in application.__all__:
         value = getattr(application, name)
-        home = next(room for room, module in rooms.items() if getattr(module, name, None) is value)
+        home = next(room for room, module in rooms.items() if name in module.__all__ and getattr(module, name) is value)
         place = "[errors](errors.md)" if _is_error(value) else f"[{home}](#{name.lower()})"
         yield f"| `{name}` | {place} | {_cell(_description(value))} |"
     for room_name, room in rooms.items():

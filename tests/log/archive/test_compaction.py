@@ -10,10 +10,10 @@ import pytest
 from headrace.db import Connection, Target
 from headrace.log.archive import (
     archive_topic,
-    catalog,
     find_stored_range,
     list_archive,
     read_stored_events,
+    recording,
     stored_events,
     verify_archive,
 )
@@ -127,7 +127,7 @@ def test_large_days_keep_files_of_their_own(
     conn: Connection, database: Target, archived: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file is complete once it has enough events: here twelve, which are four days."""
-    monkeypatch.setattr(catalog, "FILE_EVENTS_MIN", 12)
+    monkeypatch.setattr(recording, "FILE_EVENTS_MIN", 12)
     assert compact(database, archived) == 4
     assert [file.events for file in list_archive(conn, "orders")] == [12, 3, 3, 3, 3]
 

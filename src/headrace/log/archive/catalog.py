@@ -12,10 +12,6 @@ from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors
 from headrace.log.archive.parquet import Content, read_content
 from headrace.log.archive.reading import FileRange, StoredRange, first_position_at, literal_query
 
-FILE_EVENTS_MIN = 500_000
-"""Days of a month share a file until it has this many events: Spark opens a hundred small files in the time it needs to read one
-of this size."""
-
 
 @dataclass(frozen=True)
 class ArchivedDays:
@@ -31,18 +27,8 @@ class ArchivedDays:
 
     @property
     def content(self) -> Content:
+        """What the archive must hold of these days."""
         return Content(self.first_position, self.last_position, self.events, self.checksum)
-
-    def joins(self, following: ArchivedDays) -> bool:
-        """True if the days after these belong into the same file."""
-        is_same_month = (self.day.year, self.day.month) == (following.day.year, following.day.month)
-        return is_same_month and following.first_position == self.last_position + 1 and self.events < FILE_EVENTS_MIN
-
-    def joined_with(self, following: ArchivedDays) -> ArchivedDays:
-        # The checksum is a sum over rows, so checksums of two files add up.
-        checksum = str(int(self.checksum) + int(following.checksum))
-        positions, times = (self.first_position, following.last_position), (self.first_at, following.last_at)
-        return ArchivedDays(self.day, *positions, *times, self.events + following.events, checksum)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from headrace.log.archive.files import Origin, delete_replaced, file_name, files
 from headrace.log.archive.iceberg import CatalogWriter
 from headrace.log.archive.parquet import file_schema, read_content, write_file
 from headrace.log.archive.reading import FileRange, read_archive_file
-from headrace.log.archive.recording import RecordedFile, record_files, temporary_path
+from headrace.log.archive.recording import RecordedFile, join, record_files, share_file, temporary_path
 from headrace.log.topics import Topic
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def _small_files(files: Sequence[ArchivedFile]) -> list[list[ArchivedFile]]:
     for file in files:
         if newest is None or file.day >= newest:
             break
-        if groups and groups[-1][0].joins(file):
-            groups[-1] = (groups[-1][0].joined_with(file), [*groups[-1][1], file])
+        if groups and share_file(groups[-1][0], file):
+            groups[-1] = (join(groups[-1][0], file), [*groups[-1][1], file])
         else:
             groups.append((file, [file]))
     return [members for _, members in groups if len(members) >= COMPACTED_MIN]
@@ -68,7 +68,7 @@ def _compact(writer: CatalogWriter, members: Sequence[ArchivedFile]) -> int:
     topic, root = writer.topic, writer.root
     days: ArchivedDays = members[0]
     for member in members[1:]:
-        days = days.joined_with(member)
+        days = join(days, member)
     path = root / _name(topic, days)
     temporary = temporary_path(path)
     try:

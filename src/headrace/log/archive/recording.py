@@ -17,6 +17,23 @@ from headrace.log.archive.files import delete_replaced
 from headrace.log.archive.iceberg import CatalogWriter
 from headrace.log.topics import Topic
 
+FILE_EVENTS_MIN = 500_000
+"""Days of a month share a file until it has this many events: Spark opens a hundred small files in the time it needs to read one
+of this size."""
+
+
+def share_file(days: ArchivedDays, following: ArchivedDays) -> bool:
+    """True if the days after others belong into the same file."""
+    is_same_month = (days.day.year, days.day.month) == (following.day.year, following.day.month)
+    return is_same_month and following.first_position == days.last_position + 1 and days.events < FILE_EVENTS_MIN
+
+
+def join(days: ArchivedDays, following: ArchivedDays) -> ArchivedDays:
+    # The checksum is a sum over rows, so checksums of two files add up.
+    checksum = str(int(days.checksum) + int(following.checksum))
+    positions, times = (days.first_position, following.last_position), (days.first_at, following.last_at)
+    return ArchivedDays(days.day, *positions, *times, days.events + following.events, checksum)
+
 
 @dataclass(frozen=True)
 class RecordedFile(ArchivedDays):
@@ -36,8 +53,8 @@ def join_days(days: Sequence[ArchivedDays]) -> list[ArchivedDays]:
     """What goes into one file each: the days of a month, or fewer where they have many events."""
     files: list[ArchivedDays] = []
     for day in days:
-        if files and files[-1].joins(day):
-            files[-1] = files[-1].joined_with(day)
+        if files and share_file(files[-1], day):
+            files[-1] = join(files[-1], day)
         else:
             files.append(day)
     return files
