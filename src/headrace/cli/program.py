@@ -33,7 +33,12 @@ HELP_LINES: Mapping[str, str] = dict(
     line.split("\t") for line in Path(__file__).with_name("help_lines.tsv").read_text(encoding="utf-8").splitlines()
 )
 """The help line of every command, by its words. `docs/generate.py` writes the file from the code."""
-MODULES: Mapping[str, str] = {"apply": "plan", "doctor": "database", "migrate": "database", "resume": "pause"}
+MODULES: Mapping[str, str] = {
+    "apply": "plan",
+    "resume": "pause",
+    **dict.fromkeys(("doctor", "migrate"), "database"),
+    **dict.fromkeys(("asyncapi", "replay", "tail", "trace"), "events"),
+}
 """Modules that are not named like their command."""
 
 

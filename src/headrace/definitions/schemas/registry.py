@@ -1,15 +1,18 @@
-"""The registry: schemas of event types in the database, with versions, compatibility and validation."""
+"""The registry: schemas of event types in the database, with versions, compatibility and validation; and a namespace as an AsyncAPI document.
+
+In that document topics are channels, event types are messages, and their schemas are the payloads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Final
 
 from headrace.core import Invalid, InvalidSchema, NotFound, UnknownSchema
 from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
-from headrace.definitions.schemas.asyncapi import asyncapi_document
 from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
 from headrace.definitions.schemas.database_check import database_check
 from headrace.definitions.schemas.definitions import DefinitionFinding, findings_on_definitions, types_by_topic
@@ -260,3 +263,66 @@ def describe_namespace(conn: Connection, *, namespace: str | None = None) -> dic
         descriptions=dict(described),
         schemas={entry.event_type: read_schema(entry.text) for entry in schemas},
     )
+
+
+ASYNCAPI_VERSION: Final = "3.0.0"
+_SCHEMA_FORMAT: Final = "application/schema+json;version=draft-2020-12"
+
+
+def asyncapi_document(
+    *,
+    title: str,
+    version: str,
+    topics: Sequence[str],
+    types_by_topic: Mapping[str, Sequence[str]],
+    descriptions: Mapping[str, str | None],
+    schemas: Mapping[str, JsonValue],
+) -> dict[str, JsonValue]:
+    """The document. A type without a schema is a message without a payload description."""
+    types = sorted({name for names in types_by_topic.values() for name in names} | schemas.keys() | descriptions.keys())
+    ids = _asyncapi_ids([*types])
+    channel_ids = _asyncapi_ids([*topics])
+    messages = {ids[name]: _asyncapi_message(name, descriptions.get(name), schemas.get(name)) for name in types}
+    channels: dict[str, JsonValue] = {}
+    operations: dict[str, JsonValue] = {}
+    for topic in topics:
+        channel = channel_ids[topic]
+        names = types_by_topic.get(topic, [])
+        channels[channel] = {
+            "address": topic,
+            "messages": {ids[name]: {"$ref": f"#/components/messages/{ids[name]}"} for name in names},
+        }
+        for action in ("send", "receive"):
+            operations[f"{action}-{channel}"] = {
+                "action": action,
+                "channel": {"$ref": f"#/channels/{channel}"},
+                "messages": [{"$ref": f"#/channels/{channel}/messages/{ids[name]}"} for name in names],
+            }
+    return {
+        "asyncapi": ASYNCAPI_VERSION,
+        "info": {"title": title, "version": version},
+        "defaultContentType": "application/json",
+        "channels": channels,
+        "operations": operations,
+        "components": {"messages": dict(messages)},
+    }
+
+
+def _asyncapi_message(name: str, description: str | None, schema: JsonValue) -> JsonValue:
+    message: dict[str, JsonValue] = {"name": name, "contentType": "application/json"}
+    if description:
+        message["description"] = description
+    if schema is not None:
+        message["payload"] = {"schemaFormat": _SCHEMA_FORMAT, "schema": schema}
+    return message
+
+
+def _asyncapi_ids(names: list[str]) -> dict[str, str]:
+    """An id of the characters that AsyncAPI allows for each name, and no id twice."""
+    ids: dict[str, str] = {}
+    for name in sorted(names):
+        text = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+        while text in ids.values():
+            text += "_"
+        ids[name] = text
+    return ids

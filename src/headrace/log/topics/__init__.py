@@ -3,7 +3,6 @@
 Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change; events become
 visible in order; nothing is dropped before every consumer has passed it, unless forced."""
 
-from headrace.log.topics.reading import follow_log, logged_event_row, read_log
 from headrace.log.topics.sequencer import SequencedTopic, Sequencer, sequence
 from headrace.log.topics.topics import (
     Clock,
@@ -13,9 +12,12 @@ from headrace.log.topics.topics import (
     create_topic,
     drop_expired,
     drop_topic,
+    follow_log,
     get_topic,
     list_topics,
+    logged_event_row,
     maintain_log,
+    read_log,
 )
 
 __all__ = [
