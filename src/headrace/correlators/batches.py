@@ -101,7 +101,7 @@ class Stepper:
     async def fire(self, conn: AsyncConnection, watched: WatchedCorrelator, settled: datetime) -> BatchResult:
         """Fires timers due by a settled time, in the caller's transaction; `events` counts the keys."""
         parameters = {"correlator_id": watched.correlator_id, "settled": settled, "max": DUE_BATCH}
-        statement = "select version_id from headrace_internal.claim_timers(%(correlator_id)s, %(settled)s)"
+        statement = "select version_id from headrace_internal.claim_correlator(%(correlator_id)s, p_settled => %(settled)s)"
         claim = await (await conn.execute(statement, parameters)).fetchone()
         if claim is None:
             return BatchResult(0, 0, 0)

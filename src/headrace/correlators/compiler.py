@@ -66,7 +66,7 @@ async def compile_correlator(
     async with conn.transaction():
         if lock_ms is not None:
             await limit_lock_waits(conn, lock_ms)
-        row = await (await conn.execute("select headrace_internal.begin_correlator(%s)", (correlator_id,))).fetchone()
+        row = await (await conn.execute(query("correlators/begin_compilation"), {"correlator_id": correlator_id})).fetchone()
         position = row[0] if row else None
         versions = await _pending(conn, correlator_id)
         for version in versions:
@@ -126,8 +126,8 @@ def _output_warning(version: PendingVersion, table: Table) -> str | None:
 async def _mark(conn: AsyncConnection, version: PendingVersion, compiled: Compiled) -> None:
     canonical = compiled.table.pattern if compiled.table else None
     error = None if version.dropped else compiled.error
-    parameters = (version.version_id, error, canonical, compiled.warning)
-    await conn.execute("select headrace_internal.mark_correlator(%s, %s, %s, %s)", parameters)
+    parameters = {"version_id": version.version_id, "error": error, "canonical": canonical, "warning": compiled.warning}
+    await conn.execute(query("correlators/mark_version"), parameters)
 
 
 async def _activate(
@@ -144,12 +144,10 @@ async def _activate(
     if compiled.table:
         classifier = classifier_of(version.topic_id, version.key, compiled.table, forgets=version.forgets)
         compiled = await _accepted(conn, compiled, classifier)
-    if not version.active or position is None:
+    is_retired = not version.active or position is None
+    if is_retired or compiled.table is None:
         await _mark(conn, version, compiled)
-        await conn.execute("select headrace_internal.retire_correlator(%s, %s)", (correlator_id, position))
-    elif compiled.table is None:
-        await _mark(conn, version, compiled)
-        await conn.execute("select headrace_internal.halt_correlator(%s, %s)", (correlator_id, position))
+        await conn.execute("select headrace_internal.stop_correlator(%s, %s, %s)", (correlator_id, position, is_retired))
     else:
         effect = await _carry_keys(conn, correlator_id, version, compiled.table, known)
         program = encode(program_of(compiled.table) | {"classifier": classifier})
@@ -170,8 +168,8 @@ async def _without_feedback(
     assert compiled.table is not None
     if version.allow_feedback or not any("event" in output for output in version.outputs.values()):
         return compiled
-    # One compiler at a time: two that each compile one half of a loop would not see it.
-    await conn.execute("select headrace_internal.lock_feedback(%s)", (version.namespace,))
+    # One compiler of a namespace at a time: two that each compile one half of a loop would not see it.
+    await conn.execute("select headrace_internal.take_lock(%s)", (f"feedback {version.namespace}",))
     parameters = {"correlator": version.correlator, "namespace": version.namespace}
     rows = await (await conn.execute(query("correlators/other_correlators"), parameters)).fetchall()
     try:

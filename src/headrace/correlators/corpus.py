@@ -102,9 +102,9 @@ class _CorpusTopic:
     async def _make_one_partition(self, topic_id: int) -> None:
         """The runs have any time, so the log gets one time partition for all of it."""
         log = f"log_{topic_id}"
-        partitions = await self._conn.execute(query("correlators/corpus_partitions"), {"log": f"headrace_internal.{log}"})
+        partitions = await self._conn.execute("select p.name::text from headrace.time_partitions(%s) p", (topic_id,))
         for (partition,) in await partitions.fetchall():
-            await self._conn.execute(sql.SQL("drop table {}").format(sql.Identifier("headrace_internal", partition)))
+            await self._conn.execute(sql.SQL("drop table {}").format(sql.Identifier(*partition.split("."))))
         whole, parent = (sql.Identifier("headrace_internal", name) for name in (f"{log}_all", log))
         statement = sql.SQL("create table {} partition of {} for values from (minvalue) to (maxvalue)")
         await self._conn.execute(statement.format(whole, parent))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
+from decimal import Decimal
 
 from headrace.correlators.analysis_process import KnownAnswers
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
@@ -72,8 +73,8 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
         if watched.simple:
             return 0
         async with self._pool.connection() as conn, self._record_failures(conn, watched):
-            parameters = {"correlator_id": watched.correlator_id}
-            if await (await conn.execute(query("correlators/any_due"), parameters)).fetchone() is None:
+            due_s, _ = await self._next_due(conn, watched)
+            if due_s is None or due_s > 0:
                 return 0
             # In a transaction of its own: the sequencer must not wait for the firing.
             settled = await (await conn.execute("select headrace_internal.settle_time(%s)", (watched.topic_id,))).fetchone()
@@ -91,5 +92,10 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
         if watched.simple:
             return math.inf
         async with self._pool.connection() as conn:
-            row = await (await conn.execute(query("correlators/next_due_s"), {"correlator_id": watched.correlator_id})).fetchone()
-        return math.inf if row is None or row[0] is None else min(max(float(row[0]), 0.02), TIMER_S)
+            due_s, by_server = await self._next_due(conn, watched)
+        return math.inf if due_s is None or not by_server else min(max(float(due_s), 0.02), TIMER_S)
+
+    async def _next_due(self, conn: AsyncConnection, watched: WatchedCorrelator) -> tuple[Decimal | None, bool]:
+        """In how many seconds of the topic's time its next timer is due, and whether that time passes without events."""
+        row = await (await conn.execute(query("correlators/next_due_s"), {"correlator_id": watched.correlator_id})).fetchone()
+        return row or (None, False)

@@ -54,10 +54,16 @@ class KeyState:
 def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | None = None) -> KeyState | None:
     """The state of a key ('' for a correlator without a key); None while no version runs. Raises UnknownCorrelator."""
     correlator = get_correlator(conn, name, namespace=namespace)
-    parameters = {"correlator": name, "namespace": namespace, "correlator_id": correlator.correlator_id, "key": key}
+    parameters = {
+        "correlator": name,
+        "namespace": namespace,
+        "correlator_id": correlator.correlator_id,
+        "key": key,
+        "keys": [key],
+    }
     with map_database_errors(), conn.transaction():
         row = conn.execute(query("correlators/running_table"), parameters).fetchone()
-        instance_row = conn.execute(query("correlators/key_instance"), parameters).fetchone()
+        instance_row = conn.execute(query("correlators/read_instances"), parameters).fetchone()
         moment, pushed = conn.execute(query("correlators/key_pushed"), parameters).fetchone() or (None, 0)
     if row is None or moment is None:
         return None

@@ -58,7 +58,7 @@ def list_correlations(
     """The newest outputs of a correlator, oldest first; with `payloads` also the events of their evidence. Raises UnknownCorrelator
     where nothing of that name ever ran."""
     parameters = {"correlator": name, "key": key, "limit": limit, "namespace": namespace}
-    outputs = fetch_rows(conn, PastOutput, query("correlators/correlations"), parameters)
+    outputs = fetch_rows(conn, PastOutput, query("correlators/correlations"), parameters)[::-1]
     if not outputs:
         get_correlator(conn, name, namespace=namespace)
     return _with_events(conn, outputs, namespace) if payloads else outputs

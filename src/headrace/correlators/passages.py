@@ -46,10 +46,10 @@ def count_passages(conn: Connection, name: str, *, events_max: int = 2_000, name
     parameters = {"correlator": name, "namespace": namespace}
     with map_database_errors(), conn.transaction():
         running = conn.execute(query("correlators/running_table"), parameters).fetchone()
-        place = conn.execute(query("correlators/newest_position"), {"topic": correlator.topic, "namespace": namespace}).fetchone()
-        if running is None or place is None:
+        topic = conn.execute(query("correlators/topic_time"), {"topic": correlator.topic, "namespace": namespace}).fetchone()
+        if running is None or topic is None or not topic[1]:
             return None
-        table, (topic_id, first, last) = from_json(running[0]), place
+        table, (topic_id, last, _, first) = from_json(running[0]), topic
         if table.registers is not None:
             # Its symbols follow from what each key has kept; only its engine knows that.
             return None

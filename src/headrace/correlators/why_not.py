@@ -104,14 +104,16 @@ def _read_events(
     """The time of the topic, and the newest events of a key with their positions and times."""
     row = conn.execute(query("correlators/topic_time"), {"topic": topic, "namespace": namespace}).fetchone()
     assert row is not None
-    topic_id, head, now = row
+    topic_id, head, now, _ = row
     expression = "''::text" if key_text is None else key_to_sql(key_text, {})
     # SQL() takes what our own printer made of a checked tree.
     statement = sql.SQL(query("correlators/key_events")).format(key=sql.SQL(expression))
     after = 0 if since is not None else head - POSITIONS_MAX
     parameters = {"topic_id": topic_id, "since": since or "-infinity", "after": after, "key": key, "limit": EVENTS_MAX}
     samples = []
-    for position, type_, event_key, payload, headers, emitted_at, appended_at in conn.execute(statement, parameters).fetchall():
+    for position, type_, event_key, payload, headers, emitted_at, appended_at in conn.execute(statement, parameters).fetchall()[
+        ::-1
+    ]:
         decoded = decode_json(headers)
         sample = Sample(decode_json(payload), type_, event_key, decoded if isinstance(decoded, dict) else {}, emitted_at)
         samples.append((position, sample, appended_at))

@@ -17,7 +17,7 @@ from headrace.core import encode
 from headrace.db import AsyncConnection, query
 from headrace.definitions import limit_lock_waits
 from headrace.lang.condition import ConditionError, parameterize, parse, to_postgres
-from headrace.rules.programs import SHARED_MIN, ActiveVersion, Parameters, Program, inline_program, match_program
+from headrace.rules.programs import SHARED_MIN, ActiveVersion, Program, inline_program, match_program
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ async def compile_topic(conn: AsyncConnection, topic_id: int, *, lock_ms: int | 
     async with conn.transaction():
         if lock_ms is not None:
             await limit_lock_waits(conn, lock_ms)
-        row = await (await conn.execute("select headrace_internal.begin_compile(%s)", (topic_id,))).fetchone()
+        statement = "select headrace_internal.begin_compilation(%s, 'headrace.rules', true)"
+        row = await (await conn.execute(statement, (topic_id,))).fetchone()
         assert row is not None
         async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
             parameters = {"topic_id": topic_id, "limit": VERSIONS_MAX}
@@ -150,8 +151,8 @@ async def _invalidate(
 
 async def _write(conn: AsyncConnection, topic_id: int, kind: str, program: Program | None) -> bool:
     """True if the program has changed."""
-    parameters: dict[str, object] = {"topic_id": topic_id, "kind": kind, "checksum": None, "program": None} | asdict(Parameters())
+    parameters: dict[str, object] = {"topic_id": topic_id, "kind": kind}
     if program:
         parameters |= {"checksum": program.checksum, "program": program.text} | asdict(program.parameters)
-    row = await (await conn.execute(query("rules/write_program"), parameters)).fetchone()
-    return bool(row and row[0])
+    statement = query("rules/write_program" if program else "rules/remove_program")
+    return await (await conn.execute(statement, parameters)).fetchone() is not None

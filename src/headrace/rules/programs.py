@@ -27,6 +27,9 @@ DIRECT_MAX = 500
 COLUMNS_MAX = 1_000
 """Fields that are extracted once for all rules. PostgreSQL allows 1 664 columns; fields above this are extracted where they are read."""
 
+_LOGGED = "e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer, e.headers"
+"""What a firing needs of an event of the log."""
+
 Columns = dict[Field, str]
 
 
@@ -114,7 +117,7 @@ def match_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
         "rules/match_program",
         fields=_extractions(columns),
         log=sql.Identifier(f"log_{topic_id}"),
-        branches=sql.SQL("    union all\n    ").join(_branches("match", versions, columns)),
+        branches=sql.SQL("    union all\n    ").join(_branches(versions, columns)),
     ).as_string(None)
     return Program(text)
 
@@ -127,7 +130,7 @@ def inline_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
         "rules/inline_program",
         fields=_extractions(columns, parameters),
         topic_id=sql.Literal(topic_id),
-        branches=sql.SQL("    union all\n    ").join(_branches("inline", versions, columns, parameters)),
+        branches=sql.SQL("    union all\n    ").join(_branches(versions, columns, parameters)),
     ).as_string(None)
     return Program(text, parameters)
 
@@ -155,10 +158,11 @@ def _extractions(columns: Columns, parameters: Parameters | None = None) -> sql.
     )
 
 
-def _branches(
-    template: str, versions: Sequence[ActiveVersion], columns: Columns, parameters: Parameters | None = None
-) -> list[sql.Composed]:
+def _branches(versions: Sequence[ActiveVersion], columns: Columns, parameters: Parameters | None = None) -> list[sql.Composed]:
     """One join per shape that many rules share, and one list of all other rules."""
+    # An inline rule sees events that have no position yet.
+    event = sql.SQL("e.id, e.event_id" if parameters else _LOGGED)
+    since = sql.SQL("" if parameters else "m.since_position <= e.position and ")
     shared: list[ActiveVersion] = []
     direct: list[ActiveVersion] = []
     for _, group in groupby(versions, key=attrgetter("shape_id")):
@@ -167,20 +171,22 @@ def _branches(
             shared.append(of_shape[0])
         else:
             direct.extend(of_shape)
-    branches = [_join(f"rules/{template}_join", version, columns) for version in shared]
+    branches = [_join(version, columns, event, since) for version in shared]
     if direct:
-        branches.append(_fill(f"rules/{template}_direct", cases=_cases(direct, columns, parameters)))
+        branches.append(_fill("rules/match_direct", columns=event, cases=_cases(direct, columns, parameters)))
     return branches
 
 
-def _join(template: str, version: ActiveVersion, columns: Columns) -> sql.Composed:
+def _join(version: ActiveVersion, columns: Columns, event: sql.SQL, since: sql.SQL) -> sql.Composed:
     shape = shape_to_postgres(version.condition, columns, "m", version.variants)
     key = shape.keys[0] if len(shape.keys) == 1 else f"any (array[{', '.join(shape.keys)}])"
     lookup = f"m.key = {key}" + (f" and {shape.bound}" if shape.bound else "")
     return _fill(
-        template,
+        "rules/match_join",
+        columns=event,
         shape_id=sql.Literal(version.shape_id),
         lookup=sql.SQL(lookup),
+        since=since,
         rest=sql.SQL(shape.residual or "true"),
     )
 

@@ -316,9 +316,9 @@ class BaseKit(ABC):
 
     def outputs(self, correlator: str | None = None) -> list[PastOutput]:
         """What all correlators, or one, have pushed, in order."""
-        parameters = {"correlator": correlator, "namespace": self.namespace}
+        parameters = {"correlator": correlator, "key": None, "limit": None, "namespace": self.namespace}
         with self._session() as conn:
-            return fetch_rows(conn, PastOutput, query("testing/outputs"), parameters)
+            return fetch_rows(conn, PastOutput, query("correlators/correlations"), parameters)[::-1]
 
     def actions(
         self, action: str | None = None, *, state: Literal["queued", "retrying", "done", "dead"] | None = None

@@ -102,7 +102,7 @@ def keep_secret(conn: Connection) -> None:
     publish(conn, "orders", "noted", {"note": SECRET}, key="k", namespace="b")
     drain(conn)
     conn.execute(
-        """select headrace.send_actions('b', array_agg(jsonb_build_object('id', headrace_internal.action_id(l.event_id, 1),
+        """select headrace.send_actions('b', array_agg(jsonb_build_object('id', headrace_internal.hash_id(l.event_id::text || ':1'),
                'action', 'NOTED', 'cause', jsonb_build_object('event_id', l.event_id))))
            from headrace_internal.log l where l.type = 'noted'"""
     )

@@ -5,15 +5,10 @@ from headrace_internal.correlator_table t
 join headrace_internal.correlator_version v on v.version_id = t.version_id
 where t.correlator_id = %(correlator_id)s;
 
--- name: any_due
--- Is a timer of the correlator due, unless it is paused, by the time of its topic? Index: correlator_instance_due.
-select 1 from headrace_internal.correlator_instance i
-where i.correlator_id = %(correlator_id)s and i.deadline <= (
-    select headrace.log_clock(c.topic_id) from headrace_internal.correlator c where c.correlator_id = %(correlator_id)s)
-    and not exists (
-        select from headrace_internal.correlator_table t join headrace_internal.pause p on p.consumer_id = t.consumer_id
-        where t.correlator_id = %(correlator_id)s)
-limit 1;
+-- name: begin_compilation
+-- Begins the compilation of a correlator: its position; no row if it is dropped. Locks: the cursor row; it waits for a running batch.
+select headrace_internal.begin_compilation(k.topic_id, 'headrace.correlator.' || k.correlator, k.active)
+from headrace_internal.correlator k where k.correlator_id = %(correlator_id)s;
 
 -- name: corpus_copy
 copy headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers) from stdin
@@ -45,29 +40,20 @@ from headrace_internal.correlation f
 where f.version_id = %(version_id)s
 order by f.output_at, f.position nulls first, f.place;
 
--- name: corpus_partitions
--- Selects the time partitions of a log.
-select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = %(log)s::regclass;
-
 -- name: corpus_state
 -- Selects the table of a correlator, and the state of its one instance; null at the start.
 select t.compiled, (select i.units from headrace_internal.correlator_instance i where i.correlator_id = t.correlator_id and i.key = '')
 from headrace_internal.correlator_table t where t.correlator_id = %(correlator_id)s;
 
 -- name: correlations
--- Selects the newest outputs of a correlator, also of a dropped one, the oldest of them first. Index: correlation_once.
+-- Selects the newest outputs of a correlator, also of a dropped one, or of all, the newest first. Index: correlation_once.
 select h.correlator, h.version, h.topic, h.key, h.token, h.output_at, h.position, h.event_id, h.evidence, h.evidence_total,
     h.becomes, h.name, h.output_id, h.captured
-from (
-    select h.correlation_id, h.correlator, h.version, h.topic, h.key, h.token, h.output_at, h.position, h.event_id, h.evidence,
-        h.evidence_total, h.becomes, h.name, h.output_id, h.captured
-    from headrace.correlation_history h
-    where h.namespace = headrace.current_namespace(%(namespace)s) and h.correlator = %(correlator)s
-        and (%(key)s::text is null or h.key = %(key)s)
-    order by h.correlation_id desc
-    limit %(limit)s
-) h
-order by h.correlation_id
+from headrace.correlation_history h
+where h.namespace = headrace.current_namespace(%(namespace)s)
+    and (%(correlator)s::text is null or h.correlator = %(correlator)s) and (%(key)s::text is null or h.key = %(key)s)
+order by h.correlation_id desc
+limit %(limit)s;
 
 -- name: due_instances
 -- Selects the instances whose timers are due by a settled time, the earliest first. Index: correlator_instance_due.
@@ -92,24 +78,13 @@ where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator =
 group by i.units;
 
 -- name: key_events
--- Selects the newest events of a key of a correlator, oldest first, with payload and headers as texts so that no digit is lost. {key} is the
--- key's expression, printed from our own tree. Reads the topic from a time on. Index: log_position.
-select e.position, e.type, e.key, e.payload, e.headers, e.emitted_at, e.appended_at
-from (
-    select l.position, l.type, l.key, l.payload::text as payload, l.headers::text as headers, l.emitted_at, l.appended_at
-    from headrace.log l
-    where l.topic_id = %(topic_id)s and l.appended_at >= %(since)s and l.position > %(after)s
-        and ({key}) = %(key)s
-    order by l.position desc
-    limit %(limit)s
-) e
-order by e.position
-
--- name: key_instance
--- Selects the instance of a key. Index: correlator_instance_pkey.
-select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
-from headrace.correlator_instance i
-where i.correlator_id = %(correlator_id)s and i.key = %(key)s;
+-- Selects the newest events of a key of a correlator, newest first, with payload and headers as texts so that no digit is lost. {key} is
+-- the key's expression, printed from our own tree. Reads the topic from a time on. Index: log_position.
+select l.position, l.type, l.key, l.payload::text as payload, l.headers::text as headers, l.emitted_at, l.appended_at
+from headrace.log l
+where l.topic_id = %(topic_id)s and l.appended_at >= %(since)s and l.position > %(after)s and ({key}) = %(key)s
+order by l.position desc
+limit %(limit)s
 
 -- name: key_pushed
 -- Selects the time of the topic now, and how many tokens a key has pushed in all versions. Index: correlation_once.
@@ -119,24 +94,26 @@ select coalesce(headrace.log_clock(c.topic_id), headrace.clock()), (
         select v.version_id from headrace.correlator_version v where v.correlator_id = %(correlator_id)s))
 from headrace.correlator c where c.correlator_id = %(correlator_id)s;
 
--- name: newest_position
--- Selects the first and the last position of a topic's log; no row while it is empty. Index: log_position, backwards.
-select t.topic_id, t.dropped_to + 1, h.position
-from headrace.topic t
-cross join lateral headrace.log_head(t.topic_id) h
-where t.namespace = headrace.current_namespace(%(namespace)s) and t.topic = %(topic)s;
+-- name: mark_version
+-- Marks a version that does not become active: invalid (with its error), not active, already replaced, or a deletion.
+update headrace_internal.correlator_version v
+set status = case when %(error)s::text is null then 'valid' else 'invalid' end, error = %(error)s, canonical = %(canonical)s,
+    warning = %(warning)s
+where v.version_id = %(version_id)s;
 
 -- name: next_due_s
--- Selects how many seconds until the correlator's next timer is due; null where it waits for events anyway
--- or is paused. Index: correlator_instance_due.
-select extract(epoch from min(i.deadline) - headrace.clock())
-from headrace_internal.correlator_instance i
-join headrace_internal.correlator c on c.correlator_id = i.correlator_id
-join headrace_internal.topic t on t.topic_id = c.topic_id and t.clock = 'server'
-where i.correlator_id = %(correlator_id)s and i.deadline is not null
-    and not exists (
-        select from headrace_internal.correlator_table t join headrace_internal.pause p on p.consumer_id = t.consumer_id
-        where t.correlator_id = %(correlator_id)s);
+-- Selects in how many seconds of the topic's time the correlator's next timer is due, and whether that is the server's time, which passes
+-- without events. No row if there is no timer, or it is paused. Index: correlator_instance_due.
+select extract(epoch from i.deadline - headrace.log_clock(t.topic_id)), t.clock = 'server'
+from headrace_internal.correlator c
+join headrace_internal.topic t on t.topic_id = c.topic_id
+cross join lateral (
+    select i.deadline from headrace_internal.correlator_instance i
+    where i.correlator_id = c.correlator_id and i.deadline is not null order by i.deadline limit 1
+) i
+where c.correlator_id = %(correlator_id)s and not exists (
+    select from headrace_internal.correlator_table r join headrace_internal.pause p on p.consumer_id = r.consumer_id
+    where r.correlator_id = c.correlator_id);
 
 -- name: other_correlators
 -- Selects the correlators of a namespace that run and publish events, but one: what could lead back to it.
@@ -221,8 +198,9 @@ from headrace_internal.{log}
 where position > $1 and position <= $2{types}
 
 -- name: topic_time
--- Selects a topic with its last position and the time up to which its timers may have fired: its clock's. Index: log_position, backwards.
-select t.topic_id, coalesce(l.position, 0), case when t.clock = 'server' then headrace.clock() else l.appended_at end
+-- Selects a topic with its last position (0: its log is empty), the time up to which its timers may have fired, which is its clock's, and
+-- its first position. Index: log_position, backwards.
+select t.topic_id, coalesce(l.position, 0), case when t.clock = 'server' then headrace.clock() else l.appended_at end, t.dropped_to + 1
 from headrace.topic t
 left join lateral headrace.log_head(t.topic_id) l on true
 where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)

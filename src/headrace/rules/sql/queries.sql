@@ -1,19 +1,3 @@
--- name: inline_direct
-select e.id, e.event_id, d.version_id
-    from event e
-    cross join lateral unnest(array_remove(case {cases} end, null)) d (version_id)
-
--- name: inline_join
-select e.id, e.event_id, m.version_id
-    from event e
-    cross join lateral (
-        select m.version_id, m.integers, m.numerics, m.texts, m.moments
-        from headrace_internal.rule_match m
-        where m.shape_id = {shape_id} and m.event_type = e.type and {lookup}
-        offset 0
-    ) m
-    where {rest}
-
 -- name: inline_program
 with event as materialized (
     select p.id, p.event_id, p.type, p.key, p.payload, p.headers, p.emitted_at{fields}
@@ -23,12 +7,12 @@ with event as materialized (
     {branches}
 
 -- name: match_direct
-select d.version_id, e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer, e.headers
+select d.version_id, {columns}
     from event e
     cross join lateral unnest(array_remove(case {cases} end, null)) d (version_id)
 
 -- name: match_join
-select m.version_id, e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer, e.headers
+select m.version_id, {columns}
     from event e
     cross join lateral (
         select m.version_id, m.since_position, m.integers, m.numerics, m.texts, m.moments
@@ -36,7 +20,7 @@ select m.version_id, e.position, e.event_id, e.type, e.key, e.payload, e.emitted
         where m.shape_id = {shape_id} and m.event_type = e.type and {lookup}
         offset 0
     ) m
-    where m.since_position <= e.position and {rest}
+    where {since}{rest}
 
 -- name: match_program
 with event as materialized (
@@ -69,6 +53,10 @@ from headrace_internal.rule_version v
 where v.topic_id = %(topic_id)s and v.status = 'pending'
 order by v.version_id
 limit %(limit)s;
+
+-- name: remove_program
+-- Removes a program of a topic's rules; no row if there is none. In the transaction that began the compilation.
+delete from headrace_internal.rule_program p where p.topic_id = %(topic_id)s and p.kind = %(kind)s returning p.kind;
 
 -- name: sample
 -- Creates a table of events for the condition tester; dropped at the end of the transaction.
@@ -104,6 +92,12 @@ where c.consumer = 'headrace.rules'
 order by c.topic_id;
 
 -- name: write_program
--- Writes or removes a program of a topic's rules.
-select headrace_internal.write_program(%(topic_id)s, %(kind)s, %(checksum)s, %(program)s, %(integers)s::bigint[],
-    %(numerics)s::numeric[], %(texts)s::text[], %(moments)s::timestamptz[]);
+-- Writes a program of a topic's rules; no row if it is the same. In the transaction that began the compilation. Index: rule_program_pkey.
+insert into headrace_internal.rule_program as p (topic_id, kind, checksum, program, integers, numerics, texts, moments)
+values (%(topic_id)s, %(kind)s, %(checksum)s, %(program)s, %(integers)s::bigint[], %(numerics)s::numeric[], %(texts)s::text[],
+    %(moments)s::timestamptz[])
+on conflict on constraint rule_program_pkey do update
+set checksum = excluded.checksum, program = excluded.program, integers = excluded.integers, numerics = excluded.numerics,
+    texts = excluded.texts, moments = excluded.moments
+where p.checksum <> excluded.checksum
+returning p.kind;

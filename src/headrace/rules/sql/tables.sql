@@ -104,10 +104,9 @@ create table headrace_internal.rule_match (
 );
 create index rule_match_access on headrace_internal.rule_match (shape_id, event_type, key, bound, bound_text);
 
--- Programs: the SQL that evaluates the rules of a topic, printed from our own trees. Here, and not in functions, because every role
--- may read the text of a function. Kinds: 'after' runs on a batch of the log; 'inline' runs in the publisher's transaction, and its
--- text has no constants and no field names, which are in the arrays; 'late' runs inline rules on events of the log whose inline
--- evaluation failed.
+-- Programs: the SQL that evaluates the rules of a topic, printed from our own trees. Here, and not in functions, because every role may
+-- read the text of a function. Kinds: 'after' runs on a batch of the log; 'inline' runs in the publisher's transaction, and its text has no
+-- constants and no field names, which are in the arrays; 'late' runs inline rules on events of the log whose inline evaluation failed.
 create table headrace_internal.rule_program (
     topic_id integer not null,
     kind     text    not null,

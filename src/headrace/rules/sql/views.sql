@@ -56,9 +56,8 @@ where t.namespace in (select k.namespace from headrace_internal.caller_level k w
 
 -- The rows of headrace.event_unmatched, without the reason: a security barrier computes all of its columns before the reader's limit.
 -- Indexes: log_position, consumer_name_unique, firing_once. The lower bound of the position excludes nothing: with it the log is read by
--- topic, and partitions of topics that the reader does not ask for are not read. The form of the last condition rules out
--- firing_position, which the planner takes before the tables are analyzed for the first time: then every event would read all firings
--- of its topic.
+-- topic, and partitions of topics that the reader does not ask for are not read. The form of the last condition rules out firing_position,
+-- which the planner takes before the tables are analyzed for the first time: then every event would read all firings of its topic.
 create or replace view headrace_internal.unmatched_event with (security_barrier) as
 select t.namespace, t.topic, l.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.appended_at, l.topic_id, l.headers
 from headrace_internal.topic t

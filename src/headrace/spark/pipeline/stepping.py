@@ -64,9 +64,7 @@ def fire_timers(
     conn: Connection, correlator_id: int, version_id: int, spec: CorrelatorSpec, settled: datetime
 ) -> tuple[int, int]:
     """Fires the timers due by `settled`, a time that no later event is before. Returns the number of keys and of outputs."""
-    statement = (
-        "select version_id from headrace_internal.claim_timers(p_correlator_id => %s, p_settled => %s, p_engine => 'spark')"
-    )
+    statement = "select version_id from headrace_internal.claim_correlator(%s, p_settled => %s, p_engine => 'spark')"
     claim = conn.execute(statement, (correlator_id, settled)).fetchone()
     if claim is None or claim[0] != version_id:
         return 0, 0

@@ -18,14 +18,6 @@ left join lateral (
 cross join lateral (values (n.tick_at), (s.replan_at)) w (moment)
 where s.active and isfinite(w.moment) and w.moment <= headrace.clock()
 
--- name: outputs
--- What the correlators of a namespace have pushed, oldest first.
-select h.correlator, h.version, h.topic, h.key, h.token, h.output_at, h.position, h.event_id, h.evidence, h.evidence_total,
-    h.becomes, h.name, h.output_id
-from headrace.correlation_history h
-where h.namespace = headrace.current_namespace(%(namespace)s) and (%(correlator)s::text is null or h.correlator = %(correlator)s)
-order by h.correlation_id
-
 -- name: results
 -- Selects the newest result of each action of a namespace that has ended, oldest first.
 select r.action_id, r.action, r.outcome, r.attempts

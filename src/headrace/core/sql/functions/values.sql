@@ -59,6 +59,14 @@ as $$
     select ('x' || pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_key, 'UTF8')), 'hex'), 8))::bit(32)::bigint
 $$;
 
+-- Returns a uuid of version 8 from the md5 of a text: the id of an action or event that follows from what caused it, the same wherever it
+-- is computed. Every part is immutable, so that PostgreSQL inlines the function.
+create or replace function headrace_internal.hash_id(p_text text) returns uuid
+language sql immutable parallel safe
+as $$
+    select overlay(overlay(md5(p_text) placing '8' from 13) placing '8' from 17)::uuid
+$$;
+
 -- Returns the outbox slot to write to: each of the 4 slots is written for 4 seconds, then rests for 12. By the server's own time, not by
 -- headrace.clock(), which costs a publisher more. A publisher may choose another slot, by a clock of its own: nothing is lost, it
 -- may only wait for a moment while headrace_internal.trim_outbox truncates that slot.

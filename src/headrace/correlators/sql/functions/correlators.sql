@@ -19,28 +19,11 @@ begin
 end
 $$;
 
--- Rejects outputs of tokens that do not occur in the pattern's text (HR342). A token that occurs there but is never pushed is found
--- when a node compiles the pattern, and the correlator is marked invalid. So is a pattern that pushes nothing: it may be malformed, and
--- only the compiler can say where.
-create or replace function headrace_internal.check_output_tokens(p_pattern text, p_outputs jsonb) returns void
-language plpgsql immutable
-as $$
-declare
-    v_token text;
-begin
-    select o.token into v_token from jsonb_object_keys(p_outputs) o (token) 
-    where p_pattern ~ '\mpush\M' and strpos(p_pattern, o.token) = 0 limit 1;
-    if found then
-        raise exception 'output "%" is of a token that the pattern does not push', v_token
-            using errcode = 'HR342', hint = format('Write push(%s) {…} in the pattern, correct the token, or remove the output.', v_token);
-    end if;
-end
-$$;
-
 -- Rejects outputs that are not of the form {"token": {"action": …} or {"event": …, "topic": …}} (HR342). Their topics must exist
--- (HR101).
+-- (HR101), and their tokens occur in the pattern's text. A token that occurs there but is never pushed is found when a node compiles the
+-- pattern, and the correlator is marked invalid. So is a pattern that pushes nothing: only the compiler can say where it is malformed.
 -- Calls: refuse_reserved_topic, topic_id.
-create or replace function headrace_internal.check_outputs(p_namespace text, p_outputs jsonb) returns void
+create or replace function headrace_internal.check_outputs(p_namespace text, p_pattern text, p_outputs jsonb) returns void
 language plpgsql stable
 as $$
 declare
@@ -69,13 +52,17 @@ begin
             perform headrace_internal.refuse_reserved_topic(v_output.value ->> 'topic');
             perform headrace.topic_id(v_output.value ->> 'topic', p_namespace);
         end if;
+        if p_pattern ~ '\mpush\M' and strpos(p_pattern, v_output.token) = 0 then
+            raise exception 'output "%" is of a token that the pattern does not push', v_output.token using errcode = 'HR342',
+                hint = format('Write push(%s) {…} in the pattern, correct the token, or remove the output.', v_output.token);
+        end if;
     end loop;
 end
 $$;
 
 -- Before a correlator is written: finds its topic (HR101), checks its outputs, and counts a change of its definition as a new version.
 -- Name and topic stay: another topic is another correlator.
--- Calls: is_same_definition, topic_id, check_outputs, check_output_tokens, check_names, unknown_outputs.
+-- Calls: is_same_definition, topic_id, check_outputs, check_names, unknown_outputs.
 create or replace function headrace_internal.correlator_written() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -91,9 +78,7 @@ begin
         end if;
     end if;
     new.topic_id := headrace.topic_id(new.topic, new.namespace);
-    perform headrace_internal.check_outputs(new.namespace, new.outputs);
-    -- Only nodes parse patterns; but a token that the text does not contain cannot be pushed.
-    perform headrace_internal.check_output_tokens(new.pattern, new.outputs);
+    perform headrace_internal.check_outputs(new.namespace, new.pattern, new.outputs);
     perform headrace_internal.check_names(new.namespace,
         format('namespace "%s": ', new.namespace) || headrace_internal.unknown_outputs(new.namespace, new.outputs), 'correlator');
     new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
@@ -139,15 +124,3 @@ $$;
 
 create or replace trigger correlator_changed after insert or update or delete on headrace_internal.correlator
 for each row execute function headrace_internal.correlator_changed();
-
--- One compiler at a time may activate a correlator of a namespace that publishes events, to the end of the transaction: two that each
--- activate one half of a loop would not see it. A loop leads through correlators of one namespace, so that others need not wait.
--- Locks: the row of the lock; unlike an advisory lock no other role can hold it.
--- Calls: take_lock.
-create or replace function headrace_internal.lock_feedback(p_namespace text) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-begin
-    perform headrace_internal.take_lock('feedback ' || p_namespace);
-end
-$$;

@@ -50,10 +50,9 @@ as $$
         memory = excluded.memory
 $$;
 
--- Fixes the time of a topic: no event that gets its position later has an earlier time. Every event of an earlier time is then
--- visible in the log, and a timer due by then may fire once these events are passed. Null when a sequencer holds the topic.
--- A topic on the events' clock goes no further than its newest event.
--- Call it in a transaction of its own. Locks: the topic row, no key update, skip locked.
+-- Fixes the time of a topic: no event that gets its position later has an earlier time. Every event of an earlier time is then visible in
+-- the log, and a timer due by then may fire once these events are passed. Null when a sequencer holds the topic. A topic on the events'
+-- clock goes no further than its newest event. Call it in a transaction of its own. Locks: the topic row, no key update, skip locked.
 -- Calls: log_clock.
 create or replace function headrace_internal.settle_time(p_topic_id integer) returns timestamptz
 language sql volatile security definer set search_path = pg_catalog, pg_temp
@@ -61,42 +60,6 @@ as $$
     update headrace_internal.topic t set timers_to = greatest(t.timers_to, headrace.log_clock(t.topic_id))
     where t.topic_id in (select s.topic_id from headrace_internal.topic s where s.topic_id = p_topic_id for no key update skip locked)
     returning t.timers_to
-$$;
-
--- Claims a correlator to fire its timers that are due by a settled time. No row when another session holds it, when the topic does
--- not run on the engine that asks, while a version waits for the compiler, or while earlier events have not been passed. Locks:
--- the cursor row, no key update, skip locked.
-create or replace function headrace_internal.claim_timers(p_correlator_id integer, p_settled timestamptz, p_engine text default 'database')
-returns table (version_id bigint)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-#variable_conflict use_column
-declare
-    v_cursor record;
-    v_next   timestamptz;
-begin
-    select c.topic_id, u.position into v_cursor
-    from headrace_internal.correlator_table t
-    join headrace_internal.consumer c on c.consumer_id = t.consumer_id
-    join headrace_internal.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
-    where t.correlator_id = p_correlator_id
-        and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
-        and not exists (select from headrace_internal.pause p where p.consumer_id = c.consumer_id)
-    for no key update of u skip locked;
-    if not found or (select t.engine from headrace_internal.topic t where t.topic_id = v_cursor.topic_id) <> p_engine then
-        return;
-    end if;
-    select t.version_id into version_id
-    from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
-    -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
-    execute format('select l.appended_at from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
-        'log_' || v_cursor.topic_id) into v_next using v_cursor.position;
-    if version_id is null or v_next < p_settled or exists (
-        select from headrace_internal.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
-        return;
-    end if;
-    return next;
-end
 $$;
 
 -- Deletes keys that had no event for their correlator's forget_after. A call checks p_max keys of each correlator and continues

@@ -1,14 +1,3 @@
--- Returns the id of the action or event of an output. It follows from the output, so it is the same wherever it is computed: a uuid of
--- version 8.
-create or replace function headrace_internal.output_id(
-    p_version_id bigint, p_key text, p_position bigint, p_at timestamptz, p_place integer
-) returns uuid
-language sql immutable parallel safe
-as $$
-    select overlay(overlay(md5(concat_ws(':', p_version_id, coalesce(p_position, 0), extract(epoch from p_at), p_place, p_key))
-        placing '8' from 13) placing '8' from 17)::uuid
-$$;
-
 -- Returns the content of recorded outputs that become an action or an event: one row per output, in order. It quotes the completing event;
 -- the output of a timer has none, and quotes the event that started the instance and the ids of its newest 100 evidence events.
 -- If the evidence was cut, the event that started the instance is not known any more.
@@ -137,15 +126,14 @@ begin
 end
 $$;
 
--- Delivers the outputs of a correlator: records them and sends the actions or events that they become, together. An output that
--- was delivered before is not delivered again. Runs in the transaction that also writes the instances and moves the cursor.
--- Returns the number of new outputs.
--- Every engine delivers through this function. One entry per output in each array, in the order of the outputs: key; position of
--- the completing event (null: a timer); time (null: the event's own; for a timer, its deadline); token; place among the outputs of
--- that event or deadline of that key, from 1; evidence as '{1,2}'; number of evidence positions before it was cut; what the
--- registers held, as JSON.
+-- Delivers the outputs of a correlator: records them and sends the actions or events that they become, together. An output that was
+-- delivered before is not delivered again. Runs in the transaction that also writes the instances and moves the cursor.
+-- Returns the number of new outputs. Every engine delivers through this function. One entry per output in each array, in the order of the
+-- outputs: key; position of the completing event (null: a timer); time (null: the event's own; for a timer, its deadline); token; place
+-- among the outputs of that event or deadline of that key, from 1; evidence as '{1,2}'; number of evidence positions before it was cut;
+-- what the registers held, as JSON.
 -- Indexes: correlation_once, log_position.
--- Calls: output_id, send_correlated, publish_correlated.
+-- Calls: hash_id, send_correlated, publish_correlated.
 create or replace function headrace_internal.deliver_correlations(
     p_version_id bigint,
     p_keys       text[],
@@ -175,7 +163,8 @@ begin
         select $1, $2, o.key, o.position, l.event_id, o.token, coalesce(o.at, l.appended_at), o.place,
             o.evidence::bigint[], o.total, case when w.wanted ? 'action' then 'action' when w.wanted ? 'event' then 'event' end,
             coalesce(w.wanted ->> 'action', w.wanted ->> 'event'),
-            headrace_internal.output_id($2, o.key, o.position, coalesce(o.at, l.appended_at), o.place), o.captured::jsonb
+            headrace_internal.hash_id(concat_ws(':', $2, coalesce(o.position, 0), extract(epoch from coalesce(o.at, l.appended_at)),
+                o.place, o.key)), o.captured::jsonb
         from unnest($4, $5, $6, $7, $8, $9, $10, $11)
             with ordinality o (key, position, at, token, place, evidence, total, captured, n)
         left join lateral (

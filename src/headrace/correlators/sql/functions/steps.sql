@@ -20,18 +20,20 @@ as $$
     select p_positions[greatest(cardinality(p_positions) - p_max + 1, 1):]
 $$;
 
--- Claims the next events of a correlator: those after from_position up to upto. No row when nothing is due, when another session
--- holds it, when the topic runs on another engine, or while a version waits for the compiler: an event published after a change
--- does not pass before the change is active.
--- Locks: the cursor row, no key update, skip locked, until the end of the transaction. Index: log_position backwards.
+-- Claims a correlator: for the events after from_position up to upto, or, with p_settled, to fire its timers that are due by that settled
+-- time. No row when nothing is due, when another session holds it, when the topic runs on another engine, or while a version waits for
+-- the compiler: an event published after a change does not pass before the change is active. Timers also wait for earlier events.
+-- Locks: the cursor row, no key update, skip locked, until the end of the transaction. Index: log_position.
 -- Calls: log_head.
-create or replace function headrace_internal.claim_correlator(p_correlator_id integer, p_max integer)
-returns table (consumer_id bigint, topic_id integer, version_id bigint, from_position bigint, upto bigint)
+create or replace function headrace_internal.claim_correlator(
+    p_correlator_id integer, p_max integer default null, p_settled timestamptz default null, p_engine text default 'database'
+) returns table (consumer_id bigint, topic_id integer, version_id bigint, from_position bigint, upto bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
     v_single_to bigint;
+    v_next      timestamptz;
 begin
     select u.consumer_id, c.topic_id, u.position, u.single_to into consumer_id, topic_id, from_position, v_single_to
     from headrace_internal.correlator_table t
@@ -42,15 +44,21 @@ begin
         and not exists (select from headrace_internal.pause p where p.consumer_id = c.consumer_id)
     for no key update of u skip locked;
     -- Checked while the cursor is locked: moving a topic to another engine and compiling lock it as well.
-    if not found or (select t.engine from headrace_internal.topic t where t.topic_id = claim_correlator.topic_id) <> 'database' then
+    if not found or (select t.engine from headrace_internal.topic t where t.topic_id = claim_correlator.topic_id) <> p_engine then
         return;
     end if;
     select t.version_id into version_id
     from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
-    upto := (
-        select least(h.position, from_position + case when v_single_to > from_position then 1 else p_max end)
-        from headrace.log_head(topic_id) h);
-    if version_id is null or upto is null or upto <= from_position or exists (
+    if p_settled is null then
+        upto := (
+            select least(h.position, from_position + case when v_single_to > from_position then 1 else p_max end)
+            from headrace.log_head(topic_id) h);
+    else
+        -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
+        execute format('select l.appended_at from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
+            'log_' || topic_id) into v_next using from_position;
+    end if;
+    if version_id is null or v_next < p_settled or p_settled is null and (upto is null or upto <= from_position) or exists (
         select from headrace_internal.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
         return;
     end if;

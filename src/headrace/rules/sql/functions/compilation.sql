@@ -1,22 +1,3 @@
--- Begins the compilation of a topic's pending versions: locks the cursor of the topic's rules, so that no batch runs meanwhile,
--- and returns its position, after which the new versions start. Locks: the cursor row; it waits for a running batch.
--- Calls: create_internal_consumer.
-create or replace function headrace_internal.begin_compile(p_topic_id integer) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-declare
-    v_position bigint;
-begin
-    perform headrace_internal.create_internal_consumer(p_topic_id, 'headrace.rules');
-    select u.position into strict v_position
-    from headrace_internal.consumer c
-    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
-    where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
-    for no key update of u;
-    return v_position;
-end
-$$;
-
 -- Marks active versions whose program the compiler or the server rejects as invalid: they are not evaluated any more, and the other
 -- rules go on. p_same_shape: all versions of their shapes, since these have the same program. Runs in the transaction that began the compilation. Locks: the rule rows, skip locked: a row that is being written gets
 -- a new version anyway. Indexes: rule_version_pkey, rule_match_pkey.
@@ -79,35 +60,6 @@ exception
 end
 $$;
 
--- Writes the program of a topic's rules, unless it is the same; a null program removes it. True if something changed.
--- Runs in the transaction that began the compilation. Index: rule_program_pkey.
-create or replace function headrace_internal.write_program(
-    p_topic_id integer,
-    p_kind     text,
-    p_checksum text default null,
-    p_program  text default null,
-    p_integers bigint[] default '{}',
-    p_numerics numeric[] default '{}',
-    p_texts    text[] default '{}',
-    p_moments  timestamptz[] default '{}'
-) returns boolean
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-begin
-    if p_program is null then
-        delete from headrace_internal.rule_program p where p.topic_id = p_topic_id and p.kind = p_kind;
-        return found;
-    end if;
-    insert into headrace_internal.rule_program as p (topic_id, kind, checksum, program, integers, numerics, texts, moments)
-    values (p_topic_id, p_kind, p_checksum, p_program, p_integers, p_numerics, p_texts, p_moments)
-    on conflict on constraint rule_program_pkey do update
-    set checksum = excluded.checksum, program = excluded.program, integers = excluded.integers, numerics = excluded.numerics,
-        texts = excluded.texts, moments = excluded.moments
-    where p.checksum <> excluded.checksum;
-    return found;
-end
-$$;
-
 -- Drops the function that headrace_internal.write_inline has created for a topic, if there is one.
 create or replace function headrace_internal.drop_inline(p_topic_id integer) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -123,13 +75,12 @@ begin
 end
 $$;
 
--- Creates the function that evaluates the inline rules of a topic from its program, and tells publishers by the topic's row that there
--- are some. Without a program it does the opposite: publishers of a topic without inline rules pay nothing for them, nor do those of
--- other topics.
--- Every role may read the function. Its text has operators and numbers; constants and names are in headrace_internal.rule_program. A
--- publisher whose snapshot is older than the program does not see them, and its events are evaluated after the log.
--- Locks: the topic row, if publishers must be told; it waits for whoever holds it, less than the server's deadlock timeout. Publishers
--- read the row and are never waited for.
+-- Creates the function that evaluates the inline rules of a topic from its program, and tells publishers by the topic's row that there are
+-- some. Without a program it does the opposite: publishers of a topic without inline rules pay nothing for them, nor do those of other
+-- topics. Every role may read the function. Its text has operators and numbers; constants and names are in headrace_internal.rule_program.
+-- A publisher whose snapshot is older than the program does not see them, and its events are evaluated after the log.
+-- Locks: the topic row, if publishers must be told; it waits for whoever holds it, less than the server's deadlock timeout. Publishers read
+-- the row and are never waited for.
 -- Calls: drop_inline.
 create or replace function headrace_internal.write_inline(p_topic_id integer) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

@@ -55,11 +55,10 @@ begin
 end
 $$;
 
--- Why no rule fired on an event: 'no rule for its type', 'a condition unknown' (of at least one rule; the others are false),
--- 'no condition true', 'erased' (its data is gone, so its conditions cannot be asked again), or 'published before its rule': a condition
--- is true, but its inline rule was not there yet when the event was published.
--- It evaluates the compiled conditions of the versions that were active at the event's position: nothing is
--- recorded per event. For the view headrace.event_unmatched, which calls it only where the reason is read.
+-- Why no rule fired on an event: 'no rule for its type', 'a condition unknown' (of at least one rule; the others are false), 'no condition
+-- true', 'erased' (its data is gone, so its conditions cannot be asked again), or 'published before its rule': a condition is true, but its
+-- inline rule was not there yet when the event was published. It evaluates the compiled conditions of the versions that were active at the
+-- event's position: nothing is recorded per event. For the view headrace.event_unmatched, which calls it only where the reason is read.
 -- Index: rule_version_in_force.
 -- Calls: evaluate_filter.
 create or replace function headrace_internal.unmatched_reason(
@@ -89,52 +88,12 @@ begin
 end
 $$;
 
--- Returns the name under which a session prepares a program. Another program has another name.
-create or replace function headrace_internal.match_statement(p_topic_id integer, p_kind text, p_checksum text) returns text
-language sql immutable
-as $$
-    select format('headrace_%s_%s_%s', p_kind, p_topic_id, p_checksum)
-$$;
-
--- Prepares the program of a topic in this session, and deallocates programs that are no longer valid. The program's hits come in
--- pieces: an array ends at 1 GB, and a payload may have 1 MB.
--- Calls: match_statement, trace_headers.
-create or replace function headrace_internal.prepare_match(p_topic_id integer, p_kind text) returns void
-language plpgsql volatile
-as $$
-declare
-    v_statement text;
-begin
-    for v_statement in
-        select s.name from pg_prepared_statements s
-        where s.name ~ '^headrace_(after|late)_' and not exists (
-            select from headrace_internal.rule_program p
-            where (p.topic_id, p.kind) <> (p_topic_id, p_kind)
-                and s.name = headrace_internal.match_statement(p.topic_id, p.kind, p.checksum))
-    loop
-        execute format('deallocate %I', v_statement);
-    end loop;
-    select format(
-        'prepare %I (bigint, bigint) as select array_agg(h.hit order by h.n) from ('
-        'select row(h.version_id, h.position, h.event_id, h.type, h.key, h.payload, h.emitted_at, h.producer, '
-        'headrace_internal.trace_headers(h.headers))::headrace_internal.rule_hit as hit, '
-        'row_number() over o as n, sum(pg_column_size(h.payload)) over (o rows unbounded preceding) as bytes '
-        'from (%s) h window o as (order by h.position, h.version_id)'
-        ') h group by h.n / 1000, h.bytes / 16000000 order by min(h.n)',
-        headrace_internal.match_statement(p_topic_id, p_kind, p.checksum), p.program)
-    into v_statement
-    from headrace_internal.rule_program p where p.topic_id = p_topic_id and p.kind = p_kind;
-    execute v_statement;
-end
-$$;
-
--- Evaluates the rules of a topic on the events after p_after up to p_upto: which version is true for which event, in order and in
--- pieces. Nothing for a topic without rules of this kind.
--- The program is a prepared statement of the session, so that it is planned once per session: by its text in a table instead of a
--- function nobody but the session can read it, and no role but the owner's and the node's runs it.
--- Nested loops only: the plan is made once, and must suit one event and thousands, one rule and ten thousand. Indexes: log_position,
--- rule_match_access, rule_program_pkey.
--- Calls: match_statement, prepare_match.
+-- Evaluates the rules of a topic on the events after p_after up to p_upto: which version is true for which event, in order and in chunks,
+-- because an array is limited to 1 GB, and a payload may have 1 MB. Nothing for a topic without rules of this kind. The program is a
+-- prepared statement of the session, so that it is planned once per session: by its text in a table instead of a function nobody but the
+-- session can read it, and no role but the owner's and the node's runs it. Another program has another name. Nested loops only: the plan is
+-- made once, and must suit one event and thousands, one rule and ten thousand. Indexes: log_position, rule_match_access, rule_program_pkey.
+-- Calls: trace_headers.
 create or replace function headrace_internal.match_events(p_topic_id integer, p_kind text, p_after bigint, p_upto bigint)
 returns setof headrace_internal.rule_hit[]
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -146,21 +105,41 @@ set enable_mergejoin = off
 set jit = off
 as $$
 declare
-    v_checksum text;
-    v_call     text;
+    v_name      text := (
+        select format('headrace_%s_%s_%s', p.kind, p.topic_id, p.checksum)
+        from headrace_internal.rule_program p where p.topic_id = p_topic_id and p.kind = p_kind);
+    v_call      text;
+    v_statement text;
 begin
-    select p.checksum into v_checksum
-    from headrace_internal.rule_program p where p.topic_id = p_topic_id and p.kind = p_kind;
-    if not found then
+    if v_name is null then
         return;
     end if;
-    v_call := format('execute %I (%s, %s)', headrace_internal.match_statement(p_topic_id, p_kind, v_checksum), p_after, p_upto);
+    v_call := format('execute %I (%s, %s)', v_name, p_after, p_upto);
     begin
         return query execute v_call;
     exception
         -- Not prepared in this session yet (a syntax error on PostgreSQL 15); or a type in it was changed by a migration.
         when invalid_sql_statement_name or syntax_error or feature_not_supported then
-            perform headrace_internal.prepare_match(p_topic_id, p_kind);
+            -- Also deallocates programs that are no longer valid.
+            for v_statement in
+                select s.name from pg_prepared_statements s
+                where s.name ~ '^headrace_(after|late)_' and not exists (
+                    select from headrace_internal.rule_program p
+                    where (p.topic_id, p.kind) <> (p_topic_id, p_kind)
+                        and s.name = format('headrace_%s_%s_%s', p.kind, p.topic_id, p.checksum))
+            loop
+                execute format('deallocate %I', v_statement);
+            end loop;
+            select format(
+                'prepare %I (bigint, bigint) as select array_agg(h.hit order by h.n) from ('
+                'select row(h.version_id, h.position, h.event_id, h.type, h.key, h.payload, h.emitted_at, h.producer, '
+                'headrace_internal.trace_headers(h.headers))::headrace_internal.rule_hit as hit, '
+                'row_number() over o as n, sum(pg_column_size(h.payload)) over (o rows unbounded preceding) as bytes '
+                'from (%s) h window o as (order by h.position, h.version_id)'
+                ') h group by h.n / 1000, h.bytes / 16000000 order by min(h.n)', v_name, p.program)
+            into v_statement
+            from headrace_internal.rule_program p where p.topic_id = p_topic_id and p.kind = p_kind;
+            execute v_statement;
             return query execute v_call;
     end;
 end

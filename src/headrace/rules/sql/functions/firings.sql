@@ -1,14 +1,6 @@
--- Returns the id of the action of a rule version on an event. It follows from both, so it is the same wherever it is computed: a uuid of
--- version 8 from their md5. Every part is immutable, so that PostgreSQL inlines the function: hence the cast of the version.
-create or replace function headrace_internal.action_id(p_event_id uuid, p_version_id bigint) returns uuid
-language sql immutable parallel safe
-as $$
-    select overlay(overlay(md5(p_event_id::text || ':' || p_version_id::text) placing '8' from 13) placing '8' from 17)::uuid
-$$;
-
 -- Fires rules on events: records the firings and sends their actions, together. A version that has fired on an event does not fire
 -- again, and its action is not sent again. The actions of a paused rule are held in the queue until it is resumed. Returns the number of firings. Index: firing_once.
--- Calls: action_id, hold_s, send_actions.
+-- Calls: hash_id, hold_s, send_actions.
 create or replace function headrace_internal.fire(p_topic_id integer, p_hits headrace_internal.rule_hit[]) returns integer
 language plpgsql volatile
 as $$
@@ -30,7 +22,7 @@ begin
     end if;
     with fired as (
         insert into headrace_internal.firing (topic_id, position, event_id, rule_version_id, action, action_id, fired_at)
-        select p_topic_id, h.position, h.event_id, h.version_id, v.action, headrace_internal.action_id(h.event_id, h.version_id), v_now
+        select p_topic_id, h.position, h.event_id, h.version_id, v.action, headrace_internal.hash_id(h.event_id::text || ':' || h.version_id::text), v_now
         from unnest(p_hits) with ordinality h (version_id, position, event_id, type, key, payload, emitted_at, producer, trace, n)
         join headrace_internal.rule_version v on v.version_id = h.version_id
         order by h.n
@@ -63,10 +55,9 @@ begin
 end
 $$;
 
--- Fires rules that another engine has matched: version p_version_ids[i] on the event at p_positions[i], in order, in the
--- transaction that also moves the rules' cursor. Returns the number of firings. Index: log_position.
--- It queries the topic's own branch: a query on the whole log plans and locks every topic. Runs as the owner: a node has no
--- right on a branch.
+-- Fires rules that another engine has matched: version p_version_ids[i] on the event at p_positions[i], in order, in the transaction that
+-- also moves the rules' cursor. Returns the number of firings. Index: log_position. It queries the topic's own branch: a query on the whole
+-- log plans and locks every topic. Runs as the owner: a node has no right on a branch.
 -- Calls: trace_headers, fire.
 create or replace function headrace_internal.fire_rules(p_topic_id integer, p_version_ids bigint[], p_positions bigint[]) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -118,12 +109,11 @@ begin
 end
 $$;
 
--- Evaluates the inline rules of a topic on an event that is being published and fires those that are true, in the publisher's
--- transaction. Publishers call it in the statement that inserts the event, and only where headrace_internal.topic says that the topic
--- has inline rules. Always true.
--- An evaluation that fails is undone alone (it only reads), and its event is evaluated after the log: the publisher goes on.
--- Runs as the owner, since a publisher may publish but not fire. Its cost lets the planner evaluate every other condition before it.
--- The rules of the topic are in a function of their own, which headrace_internal.write_inline has created. Locks nothing.
+-- Evaluates the inline rules of a topic on an event that is being published and fires those that are true, in the publisher's transaction.
+-- Publishers call it in the statement that inserts the event, and only where headrace_internal.topic says that the topic has inline rules.
+-- Always true. An evaluation that fails is undone alone (it only reads), and its event is evaluated after the log: the publisher goes on.
+-- Runs as the owner, since a publisher may publish but not fire. Its cost lets the planner evaluate every other condition before it. The
+-- rules of the topic are in a function of their own, which headrace_internal.write_inline has created. Locks nothing.
 -- Calls: is_program_error, fire, trace_headers.
 create or replace function headrace_internal.react_inline(
     p_topic_id   integer,
