@@ -162,7 +162,7 @@ class Ticker:
             await record_failure(self._pool, Unit("schedule", *row), error)
 
     async def _wait_s(self) -> float:
-        wait_s = await fetch_value_async(self._pool, "select headrace_internal.schedule_rest_s(%s)", (STANDBY_S,))
+        wait_s = await fetch_value_async(self._pool, query("schedules/rest_s"), {"standby_s": STANDBY_S})
         return WAIT_MAX_S if wait_s is None else min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S)
 
     async def _sync(self) -> None:

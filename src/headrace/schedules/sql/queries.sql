@@ -33,6 +33,22 @@ where s.schedule_id = %(schedule_id)s and s.cron = %(cron)s and s.zone = %(zone)
 update headrace_internal.schedule s set cron_job_id = %(job_id)s
 where s.schedule_id = %(schedule_id)s and s.cron_job_id is distinct from %(job_id)s;
 
+-- name: rest_s
+-- Selects how long a ticker may sleep: seconds until the next tick is due, or until a plan must be extended; no row: nothing to wait for.
+-- Index: schedule_due_pkey.
+select extract(epoch from greatest(headrace.clock(), least(min(w.wake_at), headrace.clock() + interval '1 day')) - headrace.clock())
+    ::double precision
+from headrace_internal.schedule s
+left join lateral (
+    -- Bounded: a tick at the end of time would overflow, and with it the wait of all schedules.
+    select greatest(least(d.tick_at, headrace.clock() + interval '1 day')
+        + make_interval(secs => case when s.cron_job_id is null then 0 else %(standby_s)s end), s.retry_at)
+    from headrace_internal.schedule_due d where d.schedule_id = s.schedule_id order by d.tick_at limit 1
+) n (next_at) on true
+cross join lateral (values (n.next_at), (nullif(s.replan_at, 'infinity'))) w (wake_at)
+where s.active
+having min(w.wake_at) is not null;
+
 -- name: ticks
 -- Selects the past ticks of a schedule, newest first. Index: schedule_tick_once, backwards.
 select k.tick_at, k.outcome, k.event_id, k.fired_at

@@ -1,59 +1,23 @@
--- Is this field of a cron expression well formed? Values and ranges, names, lists and steps; L and LW in the day of month, 5L and
--- MON#2 in the day of week. The same grammar as the library's; a test compares them.
-create or replace function headrace_internal.cron_field_valid(p_field text, p_kind text) returns boolean
-language plpgsql immutable parallel safe
-as $$
-declare
-    v_from  integer := case when p_kind in ('day-of-month', 'month') then 1 else 0 end;
-    v_to    integer := case p_kind when 'hour' then 23 when 'day-of-month' then 31 when 'month' then 12
-        when 'day-of-week' then 7 else 59 end;
-    v_names text[] := case p_kind
-        when 'month' then array['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC']
-        when 'day-of-week' then array['SUN', 'MON', 'TUE', 'WED', 'THU', 'FRI', 'SAT'] else '{}' end;
-    v_term  text;
-    v_part  text[];
-    v_value text;
-    v_last  integer;
-    v_this  integer;
-begin
-    foreach v_term in array string_to_array(p_field, ',') loop
-        if p_kind = 'day-of-week' and v_term ~ '^0*[0-7]L$' then
-            continue;
-        elsif p_kind = 'day-of-week' and v_term ~ '^(0*[0-7]|[A-Z]{3})#0*[1-5]$' then
-            v_term := split_part(v_term, '#', 1);
-        end if;
-        v_part := regexp_match(v_term, '^([^/]+)(?:/0*([0-9]{1,9}))?$');
-        if v_part is null or v_part[2] ~ '^0*$' then
-            return false;
-        end if;
-        continue when v_part[1] = '*' or (p_kind = 'day-of-month' and v_part[1] in ('L', 'LW'));
-        v_last := v_from;
-        foreach v_value in array string_to_array(v_part[1], '-') loop
-            v_this := case when v_value ~ '^0*[0-9]{1,3}$' then v_value::integer
-                else array_position(v_names, v_value) - 1 + v_from end;
-            if v_this is null or v_this not between v_last and v_to then
-                return false;
-            end if;
-            v_last := v_this;
-        end loop;
-        if array_length(string_to_array(v_part[1], '-'), 1) > 2 then
-            return false;
-        end if;
-    end loop;
-    return p_field <> '';
-end
-$$;
-
--- Rejects a malformed cron expression: raises HR330 with the field. An expression that is well formed but never fires (30
--- February) is found when it is planned, and the schedule is marked with the error. The names of crontab(5), such as @daily, count
--- as expressions; the library knows their fields.
--- Calls: cron_field_valid.
+-- Rejects a malformed cron expression: raises HR330 with the field. A field has values and ranges, names, lists and steps; L and LW in
+-- the day of month, 5L and MON#2 in the day of week: the same grammar as the library's, a test compares them. An expression that is well
+-- formed but never fires (30 February) is found when it is planned, and the schedule is marked with the error. The names of crontab(5),
+-- such as @daily, count as expressions; the library knows their fields.
 create or replace function headrace_internal.check_cron(p_cron text) returns void
 language plpgsql immutable parallel safe
 as $$
 declare
     v_fields text[] := regexp_split_to_array(btrim(upper(p_cron), E' \t\n\r'), '\s+');
     v_kinds  text[] := array['second', 'minute', 'hour', 'day-of-month', 'month', 'day-of-week'];
+    v_kind   text;
+    v_from   integer;
+    v_to     integer;
+    v_names  text[];
+    v_term   text;
+    v_part   text[];
+    v_value  text;
+    v_last   integer;
+    v_this   integer;
+    v_valid  boolean;
 begin
     if v_fields[1] ~ '^@' then
         if v_fields <@ '{@YEARLY,@ANNUALLY,@MONTHLY,@WEEKLY,@DAILY,@MIDNIGHT,@HOURLY}' and cardinality(v_fields) = 1 and length(p_cron) <= 200 then
@@ -71,7 +35,34 @@ begin
         v_kinds := v_kinds[2:];
     end if;
     for i in 1 .. array_length(v_fields, 1) loop
-        if not headrace_internal.cron_field_valid(v_fields[i], v_kinds[i]) then
+        v_kind := v_kinds[i];
+        v_from := case when v_kind in ('day-of-month', 'month') then 1 else 0 end;
+        v_to := case v_kind when 'hour' then 23 when 'day-of-month' then 31 when 'month' then 12 when 'day-of-week' then 7 else 59 end;
+        v_names := case v_kind
+            when 'month' then array['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC']
+            when 'day-of-week' then array['SUN', 'MON', 'TUE', 'WED', 'THU', 'FRI', 'SAT'] else '{}' end;
+        foreach v_term in array string_to_array(v_fields[i], ',') loop
+            v_valid := true;
+            continue when v_kind = 'day-of-week' and v_term ~ '^0*[0-7]L$';
+            if v_kind = 'day-of-week' and v_term ~ '^(0*[0-7]|[A-Z]{3})#0*[1-5]$' then
+                v_term := split_part(v_term, '#', 1);
+            end if;
+            v_part := regexp_match(v_term, '^([^/]+)(?:/0*([0-9]{1,9}))?$');
+            v_valid := v_part is not null and (v_part[2] ~ '^0*$') is not true;
+            exit when not v_valid;
+            continue when v_part[1] = '*' or (v_kind = 'day-of-month' and v_part[1] in ('L', 'LW'));
+            v_last := v_from;
+            foreach v_value in array string_to_array(v_part[1], '-') loop
+                v_this := case when v_value ~ '^0*[0-9]{1,3}$' then v_value::integer
+                    else array_position(v_names, v_value) - 1 + v_from end;
+                v_valid := v_this is not null and v_this between v_last and v_to;
+                exit when not v_valid;
+                v_last := v_this;
+            end loop;
+            v_valid := v_valid and array_length(string_to_array(v_part[1], '-'), 1) <= 2;
+            exit when not v_valid;
+        end loop;
+        if not v_valid then
             raise exception 'cron expression "%": bad % "%"', p_cron, v_kinds[i], v_fields[i]
                 using errcode = 'HR330', hint = 'Write for example 30 6 * * MON-FRI: at half past six on working days.';
         end if;
@@ -132,26 +123,6 @@ $$;
 
 create or replace trigger schedule_written before insert or update or delete on headrace_internal.schedule
 for each row execute function headrace_internal.schedule_written();
-
--- Rejects dropping a topic that has schedules (HR203).
-create or replace function headrace_internal.topic_keeps_schedules() returns trigger
-language plpgsql volatile set search_path = pg_catalog, pg_temp
-as $$
-declare
-    v_schedules text;
-begin
-    select string_agg(s.schedule, ', ' order by s.schedule) into v_schedules
-    from headrace_internal.schedule s where s.topic_id = old.topic_id;
-    if v_schedules is not null then
-        raise exception 'topic "%" has schedules: %', old.topic, v_schedules
-            using errcode = 'HR203', hint = 'Drop them first, with headrace.drop_schedule.';
-    end if;
-    return old;
-end
-$$;
-
-create or replace trigger topic_keeps_schedules before delete on headrace_internal.topic
-for each row execute function headrace_internal.topic_keeps_schedules();
 
 -- Returns the id of a schedule; raises HR130 if it does not exist.
 create or replace function headrace.schedule_id(
