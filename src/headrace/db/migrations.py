@@ -20,14 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources.abc import Traversable
-from typing import LiteralString
+from typing import LiteralString, cast
 
 import psycopg
 import psycopg.errors
 
 from headrace.core import Conflict, MigrationChanged, map_database_errors
 from headrace.db.requirements import OLDEST_NODE, RELEASE, check_migrator
-from headrace.db.rows import fetch_value
 from headrace.db.sql_files import query, sql_files
 
 _SCHEMA = "schema"
@@ -211,12 +210,14 @@ def uninstall(conn: psycopg.Connection[tuple[object, ...]]) -> bool:
         if not _exists(conn, "headrace_internal.migration"):
             return False
         conn.execute("lock table headrace_internal.migration in access exclusive mode")
-        for statement, thing, advice in (
-            ("db/count_topics", "topic", "drop them with: headrace topic drop NAME"),
-            ("db/count_waiting_actions", "waiting action", "let a node handle them"),
-            ("db/count_dead_letters", "dead letter", "redrive or discard them with: headrace dead-letter"),
-        ):
-            if count := fetch_value(conn, query(statement)):
+        kinds = (
+            ("topic", "drop them with: headrace topic drop NAME"),
+            ("waiting action", "let a node handle them"),
+            ("dead letter", "redrive or discard them with: headrace dead-letter"),
+        )
+        counts = cast(tuple[int, ...], conn.execute(query("db/stored")).fetchone())
+        for count, (thing, advice) in zip(counts, kinds, strict=True):
+            if count:
                 noun = f"{count} {thing}{'s' if count > 1 else ''}"
                 raise Conflict(f"headrace is not uninstalled: the database has {noun}, which would be lost; {advice}")
         conn.execute(query("db/uninstall"))

@@ -40,22 +40,6 @@ from pg_catalog.json_each_text(%(defaults)s::pg_catalog.json) setting
 join pg_catalog.pg_settings s on s.name operator(pg_catalog.=) setting.key
 where s.source operator(pg_catalog.=) 'default';
 
--- name: count_dead_letters
--- Selects how many actions are dead letters, in all namespaces.
-select coalesce(sum(m.queue_length), 0)
-from headrace_internal.namespace n
-cross join lateral pgmq.metrics(headrace_internal.dead_letter_queue(headrace_internal.queue_of(n.namespace))) m;
-
--- name: count_topics
--- Selects how many topics there are, in all namespaces.
-select count(*) from headrace_internal.topic;
-
--- name: count_waiting_actions
--- Selects how many actions wait or are in flight, in all namespaces.
-select coalesce(sum(m.queue_length), 0)
-from headrace_internal.namespace n
-cross join lateral pgmq.metrics(headrace.queue_name(n.namespace)) m;
-
 -- name: grants
 -- Who may do what, by namespace and role, without dropped roles.
 select r.rolname::text as role, g.namespace, g.level, g.granted_at
@@ -86,6 +70,13 @@ on conflict on constraint release_pkey do update set oldest_node = excluded.olde
 -- name: secure
 -- Updates rights and policies for the tables and functions that exist.
 select headrace_internal.secure();
+
+-- name: stored
+-- Selects how much is stored in all namespaces: topics, actions that wait or are in flight, and dead letters.
+select (select count(*) from headrace_internal.topic), coalesce(sum(q.queue_length), 0), coalesce(sum(d.queue_length), 0)
+from headrace_internal.namespace n
+cross join lateral pgmq.metrics(headrace.queue_name(n.namespace)) q
+cross join lateral pgmq.metrics(headrace_internal.dead_letter_queue(headrace_internal.queue_of(n.namespace))) d;
 
 -- name: uninstall
 -- Drops the queues, then both schemas with all that is in them, and the triggers that call their functions.

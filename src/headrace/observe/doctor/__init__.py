@@ -235,7 +235,8 @@ def _run(conn: Connection, checks: Checks) -> Iterator[Finding]:
                 if callable(check):
                     yield from check(conn)
                     continue
-                rows = conn.execute(query(f"observe/doctor/{name.replace(' ', '_')}"), LIMITS).fetchall()
+                statement = "definitions" if name in ("rules", "correlators") else name.replace(" ", "_")
+                rows = conn.execute(query(f"observe/doctor/{statement}"), LIMITS | {"check": name}).fetchall()
                 yield from rows
                 if not rows and check:
                     yield name, "ok", check

@@ -29,19 +29,27 @@ cross join lateral (
 ) f
 order by t.namespace, t.topic, c.consumer;
 
--- name: correlators
--- Correlators that should be active but are not: invalid, or waiting for a compiler for too long. Index: correlator_version_pending.
-select 'correlators' as check, case v.status when 'invalid' then 'problem' else 'warning' end as level,
-    format('%%s/%%s ', c.namespace, c.correlator) || case v.status
-        when 'invalid' then format('is invalid: %%s', split_part(v.error, E'\n', 1))
-        else format('has waited %%s s to be compiled by a node', round(extract(epoch from headrace.clock() - v.written_at))) end as message,
-    case v.status when 'invalid'
-        then format('correct its pattern; see: headrace correlator show ''%%s'' --namespace %%s', c.correlator, c.namespace)
+-- name: definitions
+-- Rules or correlators that should be active but are not: invalid, or waiting for a compiler for too long.
+-- Indexes: rule_version_pending, correlator_version_pending.
+select d.check, case d.status when 'invalid' then 'problem' else 'warning' end as level,
+    format('%%s/%%s ', d.namespace, d.name) || case d.status when 'invalid' then format('is invalid: %%s', split_part(d.error, E'\n', 1))
+        else format('has waited %%s s to be compiled by a node', round(extract(epoch from headrace.clock() - d.written_at))) end as message,
+    case d.status when 'invalid' then format('correct its %%s; see: headrace %%s show ''%%s'' --namespace %%s', d.text, rtrim(d.check, 's'),
+            d.name, d.namespace)
         else 'run: headrace node run' end as advice
-from headrace_internal.correlator c
-join headrace_internal.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version
-where v.status = 'invalid' or (v.status = 'pending' and v.written_at < headrace.clock() - make_interval(secs => %(pending_max_s)s))
-order by c.namespace, c.correlator;
+from (
+    select 'rules' as check, 'condition' as text, r.namespace, r.rule as name, v.status, v.error, v.written_at
+    from headrace_internal.rule r
+    join headrace_internal.rule_version v on v.rule_id = r.rule_id and v.version = r.version
+    union all
+    select 'correlators', 'pattern', c.namespace, c.correlator, v.status, v.error, v.written_at
+    from headrace_internal.correlator c
+    join headrace_internal.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version
+) d
+where d.check = %(check)s
+    and (d.status = 'invalid' or (d.status = 'pending' and d.written_at < headrace.clock() - make_interval(secs => %(pending_max_s)s)))
+order by d.namespace, d.name;
 
 -- name: erasures
 -- Erasures that are not finished: archive files to be written again, tables whose old row versions VACUUM has not removed yet.
@@ -252,18 +260,6 @@ where n.nspname in ('headrace', 'headrace_internal', 'pgmq') and c.relkind = 'r'
     and not exists (select from pg_index i where i.indrelid = c.oid and (i.indisreplident or i.indisprimary and c.relreplident = 'd'))
     and exists (select from pg_publication p where p.pubupdate or p.pubdelete)
 order by 3;
-
--- name: rules
--- Rules that should be active but are not: invalid, or waiting for a compiler for too long. Index: rule_version_pending.
-select 'rules' as check, case v.status when 'invalid' then 'problem' else 'warning' end as level,
-    format('%%s/%%s ', r.namespace, r.rule) || case v.status when 'invalid' then format('is invalid: %%s', split_part(v.error, E'\n', 1))
-        else format('has waited %%s s to be compiled by a node', round(extract(epoch from headrace.clock() - v.written_at))) end as message,
-    case v.status when 'invalid' then format('correct its condition; see: headrace rule show ''%%s'' --namespace %%s', r.rule, r.namespace)
-        else 'run: headrace node run' end as advice
-from headrace_internal.rule r
-join headrace_internal.rule_version v on v.rule_id = r.rule_id and v.version = r.version
-where v.status = 'invalid' or (v.status = 'pending' and v.written_at < headrace.clock() - make_interval(secs => %(pending_max_s)s))
-order by r.namespace, r.rule;
 
 -- name: schedules
 -- Active schedules that fail or are invalid.

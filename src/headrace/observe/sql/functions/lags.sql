@@ -92,18 +92,17 @@ begin
 end
 $$;
 
--- Metrics of topics and consumers: headrace_sequenced_events_total, headrace_consumer_lag_events, headrace_consumer_lag_seconds. The lag
--- of a consumer without events to handle is 0.
--- The lag of a cursor over the topic is the difference of positions, and its age that of the event at the next position. Both are read
--- from the time partition that is written now, 35 µs together (measured); what is not there, by the topic's whole log. For cursors per
--- partition see headrace_internal.partition_lag.
--- p_known, what a call before returned in rows of the metric headrace_known, saves these look-ups: a topic that sleeps since then has
--- the same head (the sequencer wakes it before it appends), and the event after a position keeps its time. A row has the topic's
--- version while it sleeps, its head, and the times of events by the position before them, in seconds since 1970.
--- p_prepare: by prepared statements of the session, which halves the time of a look-up. Only for the owner and for nodes, which are
--- trusted as the owner is: anybody else could prepare a statement of that name before, and it would run as the owner. One for each
--- table, because autovacuum voids every plan with its table: a plan over 100 topics would be made anew all the time, 35 ms (measured).
--- Times are numbers and JSON is concatenated: intervals, timestamps and functions such as jsonb_build_array cost as much as a look-up.
+-- Metrics of topics and consumers: headrace_sequenced_events_total, headrace_consumer_lag_events, headrace_consumer_lag_seconds. The lag of
+-- a consumer without events to handle is 0. The lag of a cursor over the topic is the difference of positions, and its age that of the
+-- event at the next position. Both are read from the time partition that is written now, 35 µs together (measured); what is not there, by
+-- the topic's whole log. For cursors per partition see headrace_internal.partition_lag.
+-- p_known, what a call before returned in rows of the metric headrace_known, saves these look-ups: a topic that sleeps since then has the
+-- same head (the sequencer wakes it before it appends), and the event after a position keeps its time. A row has the topic's version while
+-- it sleeps, its head, and the times of events by the position before them, in seconds since 1970.
+-- p_prepare: by prepared statements of the session, which halves the time of a look-up. Only for the owner and for nodes, which are trusted
+-- as the owner is: anybody else could prepare a statement of that name before, and it would run as the owner. One for each table, because
+-- autovacuum voids every plan with its table: a plan over 100 topics would be made anew all the time, 35 ms (measured). Times are numbers
+-- and JSON is concatenated: intervals, timestamps and functions such as jsonb_build_array cost as much as a look-up.
 -- Index: log_position.
 -- Calls: known_head, current_log_partition, look_up_log, log_head, partition_lag, next_event_s.
 create or replace function headrace_internal.metrics_of_log(p_namespaces text[], p_known jsonb, p_prepare boolean)

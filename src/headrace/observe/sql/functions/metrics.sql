@@ -58,13 +58,12 @@ begin
 end
 $$;
 
--- Metrics of the queues of each namespace and of dead letters.
--- headrace_action_queue: the actions by state (due, in-flight, retrying, delayed, held; see headrace_internal.action_state).
--- headrace_action_wait_seconds: how long the oldest due action has been due, 0 if none is. Each state is counted up to 1 000 actions;
--- of the actions that were claimed before, 1 000 are looked at. If more than 1 000 are due, the rest of the queue counts as due, by the
--- statistics of the table.
--- headrace_dead_letters: the open dead letters by kind and reason. The first 1 000 of each kind are counted by their reason. If there are
--- more: of actions the number is scaled by what the statistics of the table say; of events it stays at 1 000.
+-- Metrics of the queues of each namespace and of dead letters. headrace_action_queue: the actions by state (due, in-flight, retrying,
+-- delayed, held; see headrace_internal.action_state). headrace_action_wait_seconds: how long the oldest due action has been due, 0 if none
+-- is. Each state is counted up to 1 000 actions; of the actions that were claimed before, 1 000 are looked at. If more than 1 000 are due,
+-- the rest of the queue counts as due, by the statistics of the table. headrace_dead_letters: the open dead letters by kind and reason. The
+-- first 1 000 of each kind are counted by their reason. If there are more: of actions the number is scaled by what the statistics of the
+-- table say; of events it stays at 1 000.
 -- Indexes: pgmq's on vt, q_<queue>_retried, attempt_action, dead_letter_held, the primary key of the queue of dead letters; whatever the
 -- statistics of these fast-changing tables say.
 -- Calls: queue_of, action_state, dead_letter_queue, query_value.
@@ -154,11 +153,10 @@ begin
 end
 $$;
 
--- Metric headrace_rule_firings_total: how often each rule has fired on the events after the position that p_known has for its topic, up
--- to the position of the topic's rules, which is returned as headrace_known. A topic that is not in p_known is new to the caller: its
--- count starts there.
--- Exact: firings commit together with that position. At most 100 000 positions per call, so that one call stays short; the next one
--- continues. Index: firing_position.
+-- Metric headrace_rule_firings_total: how often each rule has fired on the events after the position that p_known has for its topic, up to
+-- the position of the topic's rules, which is returned as headrace_known. A topic that is not in p_known is new to the caller: its count
+-- starts there. Exact: firings commit together with that position. At most 100 000 positions per call, so that one call stays short; the
+-- next one continues. Index: firing_position.
 create or replace function headrace_internal.metrics_of_rules(p_namespaces text[], p_known jsonb)
 returns table (metric text, labels text[], value double precision)
 language plpgsql stable
