@@ -241,7 +241,7 @@ end $$"""
     ("bug", "check"),
     [
         ("grant execute on function headrace.clock() to public", OPEN_TO_PUBLIC),
-        ("alter function headrace_internal.topic_created() reset search_path", UNPINNED),
+        ("alter function headrace_internal.attach_log(integer) reset search_path", UNPINNED),
         ("create table headrace.leak (x int); grant select on headrace.leak to public", LEAKED_TABLE),
         ("grant usage on schema headrace_internal to public", INTERNAL_IS_OPEN),
         (UNCHECKED_CLAIM, UNCHECKED),

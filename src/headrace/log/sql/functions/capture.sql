@@ -1,14 +1,5 @@
--- Returns the chosen columns of a row; all of them if p_columns is null.
-create or replace function headrace_internal.captured_columns(p_row jsonb, p_columns text[]) returns jsonb
-language sql immutable parallel safe
-as $$
-    select case when p_columns is null then p_row else
-        (select coalesce(jsonb_object_agg(c.key, c.value), '{}') from jsonb_each(p_row) c where c.key = any (p_columns)) end
-$$;
-
 -- Returns a changed row as an event: type, key and payload. Raises HR304 when the type column does not hold a name, and HR300 when a
 -- column of the capture no longer exists, so that no event is published without its key.
--- Calls: captured_columns.
 create or replace function headrace_internal.captured_event(
     p_capture headrace_internal.capture, p_type text, p_row jsonb, p_old jsonb, out type text, out key text, out payload jsonb)
 language plpgsql stable
@@ -28,12 +19,13 @@ begin
         when 1 then p_row ->> p_capture.key_columns[1]
         else (select jsonb_agg(p_row -> k.name order by k.place)
             from unnest(p_capture.key_columns) with ordinality k (name, place))::text end;
-    payload := headrace_internal.captured_columns(p_row, p_capture.columns);
+    payload := case when p_capture.columns is null then p_row else (
+        select coalesce(jsonb_object_agg(c.key, c.value), '{}') from jsonb_each(p_row) c where c.key = any (p_capture.columns)) end;
     if p_old is not null then
         payload := payload || jsonb_build_object('_old', coalesce((
             select jsonb_object_agg(o.key, o.value)
-            from jsonb_each(headrace_internal.captured_columns(p_old, p_capture.columns)) o
-            where o.value is distinct from payload -> o.key), '{}'));
+            from jsonb_each(p_old) o
+            where (p_capture.columns is null or o.key = any (p_capture.columns)) and o.value is distinct from payload -> o.key), '{}'));
     end if;
 end
 $$;
@@ -88,46 +80,35 @@ end
 $$;
 
 -- The trigger of a captured table: hands the rows that a statement has changed to headrace.publish_rows, in the order in which the
--- statement changed them. Runs with the writer's rights: to_jsonb calls casts that the table's owner may have defined, and those
--- must not run as our owner. The writer needs the right to publish to the topic.
--- PostgreSQL fills both transition tables row by row, so the n-th old row belongs to the n-th new one, also when the
--- update changed the primary key or moved the row to another partition.
+-- statement changed them. Runs with the writer's rights: to_jsonb calls casts that the table's owner may have defined, and those must not
+-- run as our owner. The writer needs the right to publish to the topic. PostgreSQL fills both transition tables row by row, so the n-th old
+-- row belongs to the n-th new one, also when the update changed the primary key or moved the row to another partition.
 -- Calls: publish_rows.
 create or replace function headrace.capture_rows() returns trigger
 language plpgsql volatile
 as $$
 begin
     -- n.* and o.*: a bare n would be the column of that name, where the table has one.
-    if tg_op = 'INSERT' then
-        perform headrace.publish_rows(tg_argv[0]::integer, tg_relid, 'insert', c.new_rows, null)
+    if tg_op <> 'UPDATE' then
+        perform headrace.publish_rows(tg_argv[0]::integer, tg_relid, pg_catalog.lower(tg_op),
+            case when tg_op = 'INSERT' then c.changed_rows end, case when tg_op = 'DELETE' then c.changed_rows end)
         from (
-            select pg_catalog.array_agg(r.new_row order by r.place) as new_rows
+            select pg_catalog.array_agg(r.new_row order by r.place) as changed_rows
             from (
                 select r.place, r.new_row, pg_catalog.sum(pg_catalog.pg_column_size(r.new_row)) over (order by r.place rows unbounded preceding) as bytes
-                from (select pg_catalog.row_number() over () as place, pg_catalog.to_jsonb(n.*) as new_row from new_rows n) r
-            ) r
-            group by r.place / 1000, r.bytes / 16000000
-            order by pg_catalog.min(r.place)
-        ) c;
-    elsif tg_op = 'DELETE' then
-        perform headrace.publish_rows(tg_argv[0]::integer, tg_relid, 'delete', null, c.old_rows)
-        from (
-            select pg_catalog.array_agg(r.old_row order by r.place) as old_rows
-            from (
-                select r.place, r.old_row, pg_catalog.sum(pg_catalog.pg_column_size(r.old_row)) over (order by r.place rows unbounded preceding) as bytes
-                from (select pg_catalog.row_number() over () as place, pg_catalog.to_jsonb(o.*) as old_row from old_rows o) r
+                from (select pg_catalog.row_number() over () as place, pg_catalog.to_jsonb(n.*) as new_row from changed_rows n) r
             ) r
             group by r.place / 1000, r.bytes / 16000000
             order by pg_catalog.min(r.place)
         ) c;
     else
-        perform headrace.publish_rows(tg_argv[0]::integer, tg_relid, 'update', c.new_rows, c.old_rows)
+        perform headrace.publish_rows(tg_argv[0]::integer, tg_relid, 'update', c.changed_rows, c.old_rows)
         from (
-            select pg_catalog.array_agg(r.new_row order by r.place) as new_rows, pg_catalog.array_agg(r.old_row order by r.place) as old_rows
+            select pg_catalog.array_agg(r.new_row order by r.place) as changed_rows, pg_catalog.array_agg(r.old_row order by r.place) as old_rows
             from (
                 select place, r.new_row, p.old_row,
                     pg_catalog.sum(pg_catalog.pg_column_size(r.new_row) + pg_catalog.pg_column_size(p.old_row)) over (order by place rows unbounded preceding) as bytes
-                from (select pg_catalog.row_number() over () as place, pg_catalog.to_jsonb(n.*) as new_row from new_rows n) r
+                from (select pg_catalog.row_number() over () as place, pg_catalog.to_jsonb(n.*) as new_row from changed_rows n) r
                 join (select pg_catalog.row_number() over () as place, pg_catalog.to_jsonb(o.*) as old_row from old_rows o) p using (place)
             ) r
             group by r.place / 1000, r.bytes / 16000000
@@ -187,10 +168,9 @@ begin
 end
 $$;
 
--- Turns inserts, updates and deletes on a table into events of a topic, in the transaction that makes them.
--- The type comes from a column of the row, or is given per operation (by default '<table>.inserted', '.updated', '.deleted').
--- The key comes from a column, by default from the primary key (several columns become a JSON array).
--- A second call for the same table and topic replaces the settings of the first.
+-- Turns inserts, updates and deletes on a table into events of a topic, in the transaction that makes them. The type comes from a column of
+-- the row, or is given per operation (by default '<table>.inserted', '.updated', '.deleted'). The key comes from a column, by default from
+-- the primary key (several columns become a JSON array). A second call for the same table and topic replaces the settings of the first.
 -- Takes the level admin. Runs with the caller's rights: creating a trigger takes the right TRIGGER on the table.
 -- Locks: share row exclusive on the table while the triggers are created, so it waits for open writers.
 -- Calls: topic_id, event_within_limits, record_capture, drop_capture_triggers, capture_rows.
@@ -249,8 +229,8 @@ begin
     foreach v_operation in array p_operations loop
         execute format('create or replace trigger %I after %s on %s referencing %s for each statement execute function headrace.capture_rows(%L)',
             format('headrace_capture_%s_%s', v_topic_id, v_operation), v_operation, p_table,
-            case v_operation when 'insert' then 'new table as new_rows' when 'delete' then 'old table as old_rows'
-                else 'old table as old_rows new table as new_rows' end,
+            case v_operation when 'insert' then 'new table as changed_rows' when 'delete' then 'old table as changed_rows'
+                else 'old table as old_rows new table as changed_rows' end,
             v_topic_id);
     end loop;
 end

@@ -34,20 +34,12 @@ begin
 end
 $$;
 
--- Returns the event's id as a uuid: the id itself if it is one, else a name-based uuid (version 8) of source and id.
-create or replace function headrace_internal.cloudevent_id(p_source text, p_id text) returns uuid
-language sql immutable strict parallel safe
-as $$
-    select case when p_id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' then p_id::uuid
-        else encode(set_byte(set_byte(h.hash, 6, get_byte(h.hash, 6) & 15 | 128), 8, get_byte(h.hash, 8) & 63 | 128), 'hex')::uuid end
-    from (select substring(sha256(convert_to(p_source || chr(10) || p_id, 'UTF8')) for 16) as hash) h
-$$;
-
 -- Publishes a CloudEvents 1.0 event (structured JSON) in the caller's transaction and returns its event id.
 -- The same mapping as headrace.core.from_cloudevent: source → producer, partitionkey → key, time → emitted_at, data → payload,
 -- trace context → headers of the same name, everything else → headers with the prefix "ce_".
+-- The event's id is the id itself if that is a uuid, else a name-based uuid (version 8) of source and id.
 -- Raises HR311 if it is not a CloudEvent. Locks nothing.
--- Calls: check_cloudevent, cloudevent_id, refuse_reserved_topic, publish.
+-- Calls: check_cloudevent, refuse_reserved_topic, publish.
 create or replace function headrace.publish_cloudevent(
     p_topic text, p_event jsonb, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns uuid
@@ -56,7 +48,10 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_topic);
     v_event     jsonb := jsonb_strip_nulls(headrace_internal.check_cloudevent(p_event) - 'data');
-    v_id        uuid := headrace_internal.cloudevent_id(v_event ->> 'source', v_event ->> 'id');
+    v_hash      bytea := substring(sha256(convert_to((v_event ->> 'source') || chr(10) || (v_event ->> 'id'), 'UTF8')) for 16);
+    v_id        uuid := case
+        when v_event ->> 'id' ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' then (v_event ->> 'id')::uuid
+        else encode(set_byte(set_byte(v_hash, 6, get_byte(v_hash, 6) & 15 | 128), 8, get_byte(v_hash, 8) & 63 | 128), 'hex')::uuid end;
     v_headers   jsonb;
 begin
     perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);

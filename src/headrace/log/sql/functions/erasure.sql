@@ -7,27 +7,6 @@ as $$
     where e.erasure_id = p_erasure_id and p_rows > 0
 $$;
 
--- Returns the keys that a correlator computes from these events of its topic, as long as the log has them. Index: log_position.
-create or replace function headrace_internal.computed_keys(p_correlator_id integer, p_positions bigint[]) returns text[]
-language plpgsql stable
-as $$
-declare
-    v_classifier text := (select t.classifier from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id);
-    v_keys       text[] := '{}';
-    v_position   bigint;
-    v_key        text;
-begin
-    if v_classifier is null then
-        return v_keys;
-    end if;
-    foreach v_position in array p_positions loop
-        execute format('select e.key from (%s) e', v_classifier) into v_key using v_position - 1, v_position;
-        v_keys := v_keys || v_key;
-    end loop;
-    return array(select distinct k.key from unnest(v_keys) k (key) where k.key is not null);
-end
-$$;
-
 -- Erases what streams over a topic keep of these events: keys and captured values of outputs, and states, whose keys start again with
 -- their next event. p_key is the key of the events, null for none. A state with kept values goes with any erasure: its values may be of
 -- events that are no evidence any more. Locks: the streams' rows, before the others: a batch that runs would write a state back.
@@ -43,11 +22,10 @@ declare
     v_states  bigint;
     v_outputs bigint;
 begin
-    perform from headrace_internal.stream s join headrace_internal.topic t on t.namespace = s.namespace and t.topic = s.topic
-    where t.topic_id = p_topic_id order by s.stream_id for update of s;
     v_streams := array(
         select s.stream_id from headrace_internal.stream s
-        join headrace_internal.topic t on t.namespace = s.namespace and t.topic = s.topic where t.topic_id = p_topic_id);
+        join headrace_internal.topic t on t.namespace = s.namespace and t.topic = s.topic
+        where t.topic_id = p_topic_id order by s.stream_id for update of s);
     delete from headrace_internal.stream_state s
     where s.stream_id = any (v_streams) and (s.key = p_key or s.state::jsonb -> 6 <> 'null' or exists (
         select from jsonb_array_elements_text(s.state::jsonb -> 2) e (position) where e.position::bigint = any (p_positions))
@@ -71,7 +49,7 @@ $$;
 -- Returns the outputs that quote the events: 'action' or 'event', topic (of an event) and id.
 -- Locks: the cursors of the topic's rules and correlators, before the rows: a batch that runs would send an action with the payload it
 -- has read, or write an instance back.
--- Calls: computed_keys, count_erased, erase_streams.
+-- Calls: count_erased, erase_streams.
 create or replace function headrace_internal.erase_correlations(
     p_erasure headrace_internal.erasure, p_topic_id integer, p_positions bigint[], p_event_ids uuid[], p_times timestamptz[], p_key text
 ) returns table (becomes text, topic text, output_id uuid)
@@ -81,6 +59,8 @@ as $$
 declare
     v_salt       text := gen_random_uuid()::text;
     v_correlator record;
+    v_position   bigint;
+    v_key        text;
     v_keys       text[];
     v_affected   bigint[];
     v_instances  bigint;
@@ -95,12 +75,19 @@ begin
     order by u.consumer_id, u.partition for no key update;
     -- Also dropped ones, whose outputs are kept.
     for v_correlator in
-        select v.correlator_id, coalesce(bool_and(v.key = 'key'), false) as by_event_key
-        from headrace_internal.correlator_version v where v.topic_id = p_topic_id group by v.correlator_id
+        select v.correlator_id, t.classifier, coalesce(bool_and(v.key = 'key'), false) as by_event_key
+        from headrace_internal.correlator_version v
+        left join headrace_internal.correlator_table t on t.correlator_id = v.correlator_id
+        where v.topic_id = p_topic_id group by v.correlator_id, t.classifier
     loop
-        v_keys := case when v_correlator.by_event_key then array[p_key]
-            else headrace_internal.computed_keys(v_correlator.correlator_id, p_positions) || p_key end;
-        v_keys := array(select k.key from unnest(v_keys) k (key) where k.key <> '');
+        v_keys := array[p_key];
+        for v_position in
+            select p.position from unnest(p_positions) p (position) where v_correlator.classifier is not null and not v_correlator.by_event_key
+        loop
+            execute format('select e.key from (%s) e', v_correlator.classifier) into v_key using v_position - 1, v_position;
+            v_keys := v_keys || v_key;
+        end loop;
+        v_keys := array(select distinct k.key from unnest(v_keys) k (key) where k.key <> '');
         -- By key and by evidence. What was cut from the evidence is not known: such rows of computed keys are erased, too.
         delete from headrace_internal.correlator_instance i
         where i.correlator_id = v_correlator.correlator_id and (i.key = any (v_keys) or i.evidence && p_positions
@@ -164,44 +151,12 @@ begin
 end
 $$;
 
--- Takes the fields of an erasure out of actions in one table of a queue; returns how many. A dead letter also loses its error text and
--- traceback, which may quote a value. "redacted" says by which erasure, and which attempt was the last before it: its handler has the
--- fields in hand, see headrace.fail_action. Locks: the rows.
--- Calls: erased_payload, erased_key.
-create or replace function headrace_internal.redact_actions(
-    p_erasure headrace_internal.erasure, p_table text, p_is_letter boolean, p_action_ids uuid[], p_is_output boolean
-) returns bigint
-language plpgsql volatile
-as $$
-declare
-    v_rows bigint;
-begin
-    execute format($sql$
-        update pgmq.%I q
-        set message = case when $1 then q.message || jsonb_build_object('action', n.action, 'error', '(erased)', 'traceback', null)
-                || case when q.message ? 'edited_payload' then jsonb_build_object('edited_payload',
-                    headrace_internal.erased_payload(q.message -> 'edited_payload', $3, $4)) else '{}' end
-            else n.action end
-        from (
-            select o.msg_id, o.action - 'unique_key' || jsonb_build_object(
-                'payload', headrace_internal.erased_payload(o.action -> 'payload', $3, $4),
-                'key', headrace_internal.erased_key(o.action ->> 'key', $5, $4),
-                'redacted', jsonb_build_object('erasure', $6, 'attempt', o.read_ct)) as action
-            from (select o.msg_id, o.read_ct, case when $1 then o.message -> 'action' else o.message end as action from pgmq.%I o) o
-            where o.action ->> 'id' = any ($2::text[])
-        ) n
-        where n.msg_id = q.msg_id
-        $sql$, p_table, p_table)
-    using p_is_letter, p_action_ids, p_erasure.fields, p_is_output, p_erasure.new_key, p_erasure.erasure_id;
-    get diagnostics v_rows = row_count;
-    return v_rows;
-end
-$$;
-
 -- Erases actions in the queue and among the dead letters of a namespace: those with these ids, those whose cause is one of these events,
 -- and those with this key (null: none). Whole payloads: queued actions are cancelled and dead letters deleted, since nobody can handle
--- them any more. With fields: they stay, without the fields. Locks: the rows. It reads the queue as a whole.
--- Calls: queue_of, dead_letter_queue, uuid_or_null, cancel_actions, redact_actions, count_erased.
+-- them any more. With fields: they stay, without the fields; a dead letter also loses its error text and traceback, which may quote a
+-- value. "redacted" says by which erasure, and which attempt was the last before it: its handler has the fields in hand, see
+-- headrace.fail_action. Locks: the rows. It reads the queue as a whole.
+-- Calls: queue_of, dead_letter_queue, uuid_or_null, cancel_actions, erased_payload, erased_key, count_erased.
 create or replace function headrace_internal.erase_actions(
     p_erasure headrace_internal.erasure, p_action_ids uuid[], p_event_ids uuid[], p_key text, p_is_output boolean
 ) returns void
@@ -238,7 +193,24 @@ begin
                 v_table.name) using v_table.is_letter, v_found;
             get diagnostics v_rows = row_count;
         else
-            v_rows := headrace_internal.redact_actions(p_erasure, v_table.name, v_table.is_letter, v_found, p_is_output);
+            execute format($sql$
+                update pgmq.%1$I q
+                set message = case when $1 then q.message || jsonb_build_object('action', n.action, 'error', '(erased)', 'traceback', null)
+                        || case when q.message ? 'edited_payload' then jsonb_build_object('edited_payload',
+                            headrace_internal.erased_payload(q.message -> 'edited_payload', $3, $4)) else '{}' end
+                    else n.action end
+                from (
+                    select o.msg_id, o.action - 'unique_key' || jsonb_build_object(
+                        'payload', headrace_internal.erased_payload(o.action -> 'payload', $3, $4),
+                        'key', headrace_internal.erased_key(o.action ->> 'key', $5, $4),
+                        'redacted', jsonb_build_object('erasure', $6, 'attempt', o.read_ct)) as action
+                    from (select o.msg_id, o.read_ct, case when $1 then o.message -> 'action' else o.message end as action from pgmq.%1$I o) o
+                    where o.action ->> 'id' = any ($2::text[])
+                ) n
+                where n.msg_id = q.msg_id
+                $sql$, v_table.name)
+            using v_table.is_letter, v_found, p_erasure.fields, p_is_output, p_erasure.new_key, p_erasure.erasure_id;
+            get diagnostics v_rows = row_count;
         end if;
         perform headrace_internal.count_erased(p_erasure.erasure_id, case when v_table.is_letter then 'dead letters of actions' else 'actions' end, v_rows);
     end loop;
@@ -250,46 +222,12 @@ begin
 end
 $$;
 
--- Keeps archivers away from a topic until the end of the transaction. Raises HR250 while another session archives it: it may have read
--- what is about to be erased. Locks: the lock's row.
--- Calls: take_lock.
-create or replace function headrace_internal.hold_archive(p_topic_id integer) returns void
-language plpgsql volatile
-as $$
-declare
-    v_name text := format('archive %s', p_topic_id);
-begin
-    perform headrace_internal.take_lock(v_name);
-    if exists (
-        select from headrace_internal.lock l join pg_stat_activity a on a.pid = l.pid and a.usename = l.role
-        where l.name = v_name and a.pid <> pg_backend_pid() and a.datname = current_database()) then
-        raise exception 'the topic is being archived by another process'
-            using errcode = 'HR250', hint = 'Wait until it has finished.';
-    end if;
-end
-$$;
-
--- Returns the positions of events in a topic's log. Index: log_event_id. It names the topic's own branch of the log.
-create or replace function headrace_internal.positions_of(p_topic_id integer, p_event_ids uuid[]) returns bigint[]
-language plpgsql stable
-set enable_seqscan = off
-set jit = off
-as $$
-declare
-    v_positions bigint[];
-begin
-    execute format('select array_agg(l.position) from headrace_internal.%I l where l.event_id = any ($1)', 'log_' || p_topic_id)
-    into v_positions using p_event_ids;
-    return coalesce(v_positions, '{}');
-end
-$$;
-
 -- Erases events of one topic by id, and what was made of them: dead letters, actions, state and outputs of correlators, their actions
--- and events, and so on. Calls itself for events that correlators published. Positions are those of the ids, as far as known; times are
--- those of events in the archive.
--- Locks: the rows; the caller holds the topics, see headrace_internal.lock_with_outputs. Index: log_event_id, firing_once. It names the topic's own branch of the log.
--- Calls: erase_correlations, erased_payload, erased_headers, erased_key, count_erased, erase_consumption, erase_actions,
--- hold_archive, positions_of.
+-- and events, and so on. Calls itself for events that correlators published. Positions are those of the ids, as far as known; null: those
+-- in the log. Times are those of events in the archive. Raises HR250 while another session archives the topic: it may have read what is
+-- about to be erased.
+-- Locks: the rows, and the archive's lock; the caller holds the topics. Index: log_event_id, firing_once. It names the topic's own branch.
+-- Calls: erase_correlations, erased_payload, erased_headers, erased_key, count_erased, erase_consumption, erase_actions, take_lock.
 create or replace function headrace_internal.erase_events(
     p_erasure headrace_internal.erasure, p_topic_id integer, p_positions bigint[], p_event_ids uuid[], p_times timestamptz[], p_key text,
     p_is_output boolean
@@ -303,7 +241,12 @@ declare
     v_actions uuid[];
     v_topic   record;
     v_outputs jsonb;
+    v_lock    text := format('archive %s', p_topic_id);
 begin
+    if p_positions is null then
+        execute format('select coalesce(array_agg(l.position), ''{}'') from headrace_internal.%I l where l.event_id = any ($1)',
+            'log_' || p_topic_id) into p_positions using p_event_ids;
+    end if;
     -- First: correlators compute keys from payloads.
     select jsonb_agg(to_jsonb(o)) into v_outputs
     from headrace_internal.erase_correlations(p_erasure, p_topic_id, p_positions, p_event_ids, p_times, p_key) o;
@@ -332,7 +275,13 @@ begin
         perform headrace_internal.erase_actions(p_erasure, v_actions, '{}', null, true);
     end if;
     if exists (select from headrace_internal.archive a where a.topic_id = p_topic_id) then
-        perform headrace_internal.hold_archive(p_topic_id);
+        perform headrace_internal.take_lock(v_lock);
+        if exists (
+            select from headrace_internal.lock l join pg_stat_activity a on a.pid = l.pid and a.usename = l.role
+            where l.name = v_lock and a.pid <> pg_backend_pid() and a.datname = current_database()) then
+            raise exception 'the topic is being archived by another process'
+                using errcode = 'HR250', hint = 'Wait until it has finished.';
+        end if;
         insert into headrace_internal.erasure_pending as p (erasure_id, topic_id, event_ids, outputs)
         values (p_erasure.erasure_id, p_topic_id, p_event_ids, p_is_output)
         on conflict on constraint erasure_pending_pkey do update set event_ids = p.event_ids || excluded.event_ids;
@@ -346,31 +295,8 @@ begin
     loop
         -- Held already, unless a correlator has got this output since the topics were locked.
         perform from headrace_internal.topic t where t.topic_id = v_topic.topic_id for no key update;
-        perform headrace_internal.erase_events(p_erasure, v_topic.topic_id,
-            headrace_internal.positions_of(v_topic.topic_id, v_topic.event_ids), v_topic.event_ids, '{}', null, true);
+        perform headrace_internal.erase_events(p_erasure, v_topic.topic_id, null, v_topic.event_ids, '{}', null, true);
     end loop;
-end
-$$;
-
--- Locks a topic and every topic that its events reach as outputs of correlators, outputs of outputs included, also by versions that have
--- ended: from here on none of their events moves from the outbox to the log.
--- Locks: the topic rows, no key update, in the order of their ids, so that two erasures do not wait for each other; sequencers skip them.
-create or replace function headrace_internal.lock_with_outputs(p_topic_id integer) returns void
-language plpgsql volatile
-as $$
-begin
-    perform from headrace_internal.topic t
-    where t.topic_id in (
-        with recursive reached (topic_id) as (
-            values (p_topic_id)
-            union
-            select o.topic_id
-            from reached r
-            join headrace_internal.correlator_version v on v.topic_id = r.topic_id
-            cross join lateral jsonb_each(v.outputs) e (token, output)
-            join headrace_internal.topic o on o.namespace = v.namespace and o.topic = e.output ->> 'topic')
-        select r.topic_id from reached r)
-    order by t.topic_id for no key update;
 end
 $$;
 
@@ -382,11 +308,10 @@ $$;
 -- only its archive has some of its events.
 -- Old versions of the rows stay on disk until VACUUM; "headrace topic erasures --finish" runs it, headrace.erasure lists the tables.
 -- Raises HR250 while the topic is archived, HR208 unless READ COMMITTED. Takes the level admin.
--- Locks: the rows of the topic and of the topics that correlators publish its outputs to, so that no event is sequenced meanwhile, but
--- not while it searches the log; the cursors of correlators; the rows.
+-- Locks: the rows of the topic and of all topics that its events reach as outputs of correlators, also by versions that have ended, in
+-- the order of their ids, so that no event is sequenced meanwhile; but not while it searches the log. The cursors of correlators; the rows.
 -- It reads the whole log of the topic: there is no index on the key.
--- Calls: topic_id, require_read_committed, log_head, lock_with_outputs, erase_events, erased_payload, erased_headers,
--- erase_actions, queue_tables.
+-- Calls: topic_id, require_read_committed, log_head, erase_events, erased_payload, erased_headers, erase_actions, queue_tables.
 create or replace function headrace.erase_key(
     p_topic       text,
     p_key         text,
@@ -427,7 +352,18 @@ begin
     v_ids := v_ids || v_events.ids;
     v_positions := v_positions || v_events.positions;
     -- From here on nothing moves from the outbox to the log, of this topic or of its outputs' topics.
-    perform headrace_internal.lock_with_outputs(v_topic_id);
+    perform from headrace_internal.topic t
+    where t.topic_id in (
+        with recursive reached (topic_id) as (
+            values (v_topic_id)
+            union
+            select o.topic_id
+            from reached r
+            join headrace_internal.correlator_version v on v.topic_id = r.topic_id
+            cross join lateral jsonb_each(v.outputs) e (token, output)
+            join headrace_internal.topic o on o.namespace = v.namespace and o.topic = e.output ->> 'topic')
+        select r.topic_id from reached r)
+    order by t.topic_id for no key update;
     execute v_search into v_events using p_key, v_head, 9223372036854775807;
     v_ids := v_ids || v_events.ids || array(
         select o.event_id from headrace_internal.outbox o where o.topic_id = v_topic_id and o.key = p_key);

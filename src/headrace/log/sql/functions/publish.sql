@@ -38,43 +38,6 @@ begin
 end
 $$;
 
--- Rejects anything but an array of events with known members and topics. With p_missing_ok it returns false for an unknown topic
--- instead of raising an error.
--- Calls: current_namespace, raise_unknown_topic.
-create or replace function headrace_internal.check_events(p_events jsonb, p_namespace text, p_missing_ok boolean) returns boolean
-language plpgsql stable
-as $$
-declare
-    v_bad text;
-begin
-    if jsonb_typeof(p_events) is distinct from 'array' then
-        raise exception 'events are %, not an array', coalesce(jsonb_typeof(p_events), 'missing')
-            using errcode = 'HR300', hint = 'Pass a JSON array of objects with topic, type and payload.';
-    end if;
-    select case when m.member is null then format('an event is %s, not an object', jsonb_typeof(e.event))
-        else format('an event has an unknown member "%s"', m.member) end into v_bad
-    from jsonb_array_elements(p_events) e (event)
-    left join lateral jsonb_object_keys(case when jsonb_typeof(e.event) = 'object' then e.event else '{}' end) m (member) on true
-    where jsonb_typeof(e.event) <> 'object'
-        or m.member not in ('topic', 'type', 'payload', 'key', 'headers', 'id', 'emitted_at', 'producer')
-    limit 1;
-    if found then
-        raise exception '%', v_bad
-            using errcode = 'HR300',
-                hint = 'Its members are topic, type, payload, key, headers, id, emitted_at and producer.';
-    end if;
-    select coalesce(e.event ->> 'topic', '') into v_bad
-    from jsonb_array_elements(p_events) e (event)
-    left join headrace_internal.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = e.event ->> 'topic'
-    where t.topic_id is null
-    limit 1;
-    if found and not p_missing_ok then
-        perform headrace_internal.raise_unknown_topic(v_bad, p_namespace);
-    end if;
-    return not found;
-end
-$$;
-
 -- headrace.publish for a role of a namespace: checks its level in the statement that publishes, with the owner's rights. The checks
 -- of the event are those of headrace.publish; calling it from here would cost a third more. Locks nothing.
 -- Indexes: topic_name_unique, namespace_grant_namespace.
@@ -195,7 +158,7 @@ $$;
 -- An event is an object: topic and type, optionally payload, key, headers, id, emitted_at, producer.
 -- All or nothing: an invalid event raises an error, and none is written. Raises HR101 for an unknown topic; with p_missing_ok it
 -- returns no row instead, which leaves the transaction usable. Index: topic_name_unique. Locks nothing.
--- Calls: check_events, refuse_reserved_topic, uuid_v7, event_within_limits, time_within_limits, check_payload, react_inline,
+-- Calls: raise_unknown_topic, refuse_reserved_topic, uuid_v7, event_within_limits, time_within_limits, check_payload, react_inline,
 -- wake_topics.
 create or replace function headrace.publish_many(
     p_events jsonb, p_namespace text default null, p_missing_ok boolean default false, p_caller headrace_internal.caller default current_user
@@ -205,9 +168,32 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_events -> 0 ->> 'topic');
     v_topics    integer[];
+    v_bad       text;
 begin
-    if not headrace_internal.check_events(p_events, v_namespace, p_missing_ok) then
+    if jsonb_typeof(p_events) is distinct from 'array' then
+        raise exception 'events are %, not an array', coalesce(jsonb_typeof(p_events), 'missing')
+            using errcode = 'HR300', hint = 'Pass a JSON array of objects with topic, type and payload.';
+    end if;
+    select case when m.member is null then format('an event is %s, not an object', jsonb_typeof(e.event))
+        else format('an event has an unknown member "%s"', m.member) end into v_bad
+    from jsonb_array_elements(p_events) e (event)
+    left join lateral jsonb_object_keys(case when jsonb_typeof(e.event) = 'object' then e.event else '{}' end) m (member) on true
+    where jsonb_typeof(e.event) <> 'object'
+        or m.member not in ('topic', 'type', 'payload', 'key', 'headers', 'id', 'emitted_at', 'producer')
+    limit 1;
+    if found then
+        raise exception '%', v_bad
+            using errcode = 'HR300', hint = 'Its members are topic, type, payload, key, headers, id, emitted_at and producer.';
+    end if;
+    select coalesce(e.event ->> 'topic', '') into v_bad
+    from jsonb_array_elements(p_events) e (event)
+    left join headrace_internal.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic'
+    where t.topic_id is null
+    limit 1;
+    if found and p_missing_ok then
         return;
+    elsif found then
+        perform headrace_internal.raise_unknown_topic(v_bad, v_namespace);
     end if;
     perform headrace_internal.refuse_reserved_topic(e.event ->> 'topic', p_caller)
     from jsonb_array_elements(p_events) e (event) where e.event ->> 'topic' like 'headrace.%';

@@ -123,47 +123,13 @@ begin
 end
 $$;
 
--- Applies the retention of one topic and creates its time partitions ahead; see headrace.maintain_log. Nothing is done, and nothing
--- locked, while neither is due, or while somebody else holds the topic.
--- Locks: the topic row (no key update, skip locked), and what headrace_internal.extend_log and headrace.drop_expired lock.
--- Calls: log_clock, time_partitions, extend_log, drop_expired.
-create or replace function headrace_internal.maintain_topic(p_topic_id integer)
-returns table (name text, events bigint, dropped boolean, kept_for text)
-language plpgsql volatile
-as $$
-#variable_conflict use_column
-declare
-    v_ends_soon boolean;
-    v_retention interval;
-    v_clock     timestamptz;
-    v_before    timestamptz;
-begin
-    select t.clock = 'server' and t.log_until < headrace.clock() + ('1 ' || t.time_partition)::interval,
-        t.retention
-    into v_ends_soon, v_retention
-    from headrace_internal.topic t where t.topic_id = p_topic_id;
-    v_clock := headrace.log_clock(p_topic_id);
-    v_before := v_clock - v_retention;
-    if v_ends_soon or exists (select from headrace.time_partitions(p_topic_id) p where p.to_at <= v_before) then
-        perform from headrace_internal.topic t where t.topic_id = p_topic_id for no key update skip locked;
-        if not found then
-            return;
-        end if;
-        if v_ends_soon then
-            perform headrace_internal.extend_log(p_topic_id, headrace.clock());
-        end if;
-        return query select d.name, d.events, d.dropped, d.kept_for from headrace.drop_expired(p_topic_id, v_before) d;
-    end if;
-end
-$$;
-
 -- Applies the retention of every topic, creates time partitions ahead, and drops the branches of dropped topics. A node calls it now
 -- and then, or cron does. A topic that a sequencer or another node holds, or whose log is being read, is left for the next call. A
 -- topic that fails is recorded in headrace_internal.failure and left out until its retry_at; the others go on.
 -- Raises HR208 unless READ COMMITTED. Locks: the row of a topic with something to do (no key update, skip locked), and what
 -- headrace_internal.extend_log, headrace.drop_expired and headrace_internal.drop_branches lock. It waits at most 200 ms for a lock
 -- and begins nothing after 2 s, because it keeps the locks to its end; chance decides which topics come first.
--- Calls: require_read_committed, maintain_topic, clear_failure, record_failure, drop_branches.
+-- Calls: require_read_committed, log_clock, time_partitions, extend_log, drop_expired, clear_failure, record_failure, drop_branches.
 create or replace function headrace.maintain_log()
 returns table (topic text, name text, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -171,12 +137,14 @@ set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
-    v_topic record;
-    v_rows  jsonb;
+    v_topic  record;
+    v_before timestamptz;
+    v_rows   jsonb;
 begin
     perform headrace_internal.require_read_committed('headrace.maintain_log');
     for v_topic in
-        select t.topic_id, t.namespace, t.topic, f.kind is not null as has_failed
+        select t.topic_id, t.namespace, t.topic, t.retention, f.kind is not null as has_failed,
+            t.clock = 'server' and t.log_until < headrace.clock() + ('1 ' || t.time_partition)::interval as ends_soon
         from headrace_internal.topic t
         left join headrace_internal.failure f on f.kind = 'maintain' and f.namespace = t.namespace and f.name = t.topic
         where f.retry_at is null or f.retry_at <= headrace.clock()
@@ -186,7 +154,16 @@ begin
         -- Returned after the block: rows returned inside it would stay when it is rolled back.
         v_rows := null;
         begin
-            select jsonb_agg(d) into v_rows from headrace_internal.maintain_topic(v_topic.topic_id) d;
+            v_before := headrace.log_clock(v_topic.topic_id) - v_topic.retention;
+            if v_topic.ends_soon or exists (select from headrace.time_partitions(v_topic.topic_id) p where p.to_at <= v_before) then
+                perform from headrace_internal.topic t where t.topic_id = v_topic.topic_id for no key update skip locked;
+                if found and v_topic.ends_soon then
+                    perform headrace_internal.extend_log(v_topic.topic_id, headrace.clock());
+                end if;
+                if found then
+                    select jsonb_agg(d) into v_rows from headrace.drop_expired(v_topic.topic_id, v_before) d;
+                end if;
+            end if;
             if v_topic.has_failed then
                 perform headrace_internal.clear_failure('maintain', v_topic.namespace, v_topic.topic);
             end if;

@@ -43,21 +43,6 @@ as $$
     select w.topic_id from waiting w where w.topic_id is not null
 $$;
 
--- Which of many waiting topics a call of headrace.sequence serves, and in which order: namespaces take turns, so that what one has
--- waiting delays no other. First one topic of each namespace, then a second one of those that have more, and so on, 100 in
--- all; within a turn chance decides, so that no topic starves.
--- Locks nothing. Index: topic_pkey.
-create or replace function headrace_internal.sequence_turns(p_waiting integer[]) returns integer[]
-language sql volatile
-as $$
-    select array_agg(w.topic_id order by w.turn, w.chance)
-    from (
-        select t.topic_id, row_number() over (partition by t.namespace order by random()) as turn, random() as chance
-        from headrace_internal.topic t where t.topic_id = any (p_waiting)
-        order by turn, chance limit 100
-    ) w
-$$;
-
 -- Which of these event ids a topic's log has already. Index: log_event_id.
 -- It names the topic's own branch, whatever the size of the log: a plan over the whole log would wait for a lock on another topic, and
 -- a plan for these ids by the whole log costs more. Runs as the owner: a node has no right on a branch.
@@ -217,23 +202,20 @@ begin
 end
 $$;
 
--- Moves committed outbox rows into the log: for up to 100 topics with rows that no other sequencer holds, the oldest p_batch rows (and
--- a few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified
--- once, at its commit. Namespaces take turns: of many topics, headrace_internal.sequence_turns chooses, and after 0.2 s only topics
--- of namespaces that had none yet begin, so that a call stays short: what it has moved is visible only after its commit. Chance decides
--- which topic of a namespace is the first. Topics that failed before come last: one of them, or as many as there is time for if no
--- other topic moves.
--- A topic that fails does not stop the others: it is rolled back alone, recorded in headrace_internal.failure, and left out until
--- its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share one subtransaction, for its price; only after
--- a failure each gets its own.
--- A partition of the log costs a lock on it and on each of its indexes, so one call appends to at most 32 time partitions of topics on
--- the event clock (but at least one per topic); the events after that wait for the next call.
--- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice.
--- Its plans are generic: a step is often shorter than planning it. Reads of the log are planned for their topic: see
--- headrace_internal.read_head and headrace_internal.known_events.
--- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock,
--- and 10 ms for one that a role of the topic's namespace may hold. Index: failure_pkey; see headrace_internal.sequence_topic.
--- Calls: require_read_committed, outbox_topics, sequence_turns, sequence_topic, sequence_alone, notify.
+-- Moves committed outbox rows into the log: for up to 100 topics with rows that no other sequencer holds, the oldest p_batch rows (and a
+-- few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified once, at its
+-- commit. Namespaces take turns, so that what one has waiting delays no other; after 0.2 s only topics of namespaces that had none yet
+-- begin, so that a call stays short: what it has moved is visible only after its commit. Topics that failed before come last: one of them,
+-- or as many as there is time for if no other topic moves. A topic that fails does not stop the others: it is rolled back alone, recorded
+-- in headrace_internal.failure, and left out until its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share
+-- one subtransaction, for its price; only after a failure each gets its own. A partition of the log costs a lock on it and on each of its
+-- indexes, so one call appends to at most 32 time partitions of topics on the event clock (but at least one per topic); the events after
+-- that wait for the next call.
+-- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice. Its plans are generic: a step is often shorter
+-- than planning it. Reads of the log are planned for their topic: see headrace_internal.read_head and headrace_internal.known_events.
+-- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock, and 10
+-- ms for one that a role of the topic's namespace may hold. Index: failure_pkey; see headrace_internal.sequence_topic.
+-- Calls: require_read_committed, outbox_topics, sequence_topic, sequence_alone, notify.
 create or replace function headrace.sequence(p_batch integer default 10000)
 returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -262,7 +244,14 @@ begin
         return;
     end if;
     if cardinality(v_waiting) > 10 then
-        v_waiting := headrace_internal.sequence_turns(v_waiting);
+        -- First one topic of each namespace, then a second one of those that have more, and so on; within a turn chance decides.
+        v_waiting := array(
+            select w.topic_id
+            from (
+                select t.topic_id, row_number() over (partition by t.namespace order by random()) as turn
+                from headrace_internal.topic t where t.topic_id = any (v_waiting)
+            ) w
+            order by w.turn, random() limit 100);
     end if;
     begin
         for v_topic in

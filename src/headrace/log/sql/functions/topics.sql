@@ -63,43 +63,11 @@ begin
 end
 $$;
 
--- After a topic was inserted: records its first partition count and creates its branch of the log, managed by pg_partman if it is
--- installed; the sequencer attaches it, see headrace_internal.attach_log. Runs as the owner, because a branch is a table of ours; only a trigger, so nobody can call it.
--- Calls: partman, extend_log.
-create or replace function headrace_internal.topic_created() returns trigger
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set timezone = 'UTC'
--- Tables of ours are where the owner's are, whatever the caller's session says.
-set default_tablespace = ''
-set default_table_access_method = 'heap'
-as $$
-declare
-    v_branch  text := 'log_' || new.topic_id;
-    v_partman record;
-begin
-    insert into headrace_internal.topic_border (topic_id, position, partitions) values (new.topic_id, 0, new.partitions);
-    execute format('create table headrace_internal.%I (like headrace_internal.log) partition by range (appended_at)', v_branch);
-    select p.schema, p.major into v_partman from headrace_internal.partman(new.topic_id) p;
-    if found then
-        execute format('select %I.create_parent(p_parent_table := %L, p_control := %L, p_type := %L, p_interval := %L,'
-                ' p_premake := 2, p_start_partition := %L)',
-            v_partman.schema, 'headrace_internal.' || v_branch, 'appended_at',
-            case when v_partman.major < 5 then 'native' else 'range' end,
-            '1 ' || new.time_partition, to_char(date_trunc(new.time_partition, headrace.clock()), 'YYYY-MM-DD'));
-    end if;
-    perform headrace_internal.extend_log(new.topic_id, headrace.clock());
-    return null;
-end
-$$;
-
-create or replace trigger topic_created after insert on headrace_internal.topic
-for each row execute function headrace_internal.topic_created();
-
--- headrace.create_topic, with the owner's rights: checks the caller's level, then inserts the topic; the trigger
--- headrace_internal.topic_created creates its branch of the log.
--- Locks nothing that others need. It waits at most 2 s for a transaction that creates a topic of the same name or drops the namespace,
--- and raises HR207 then.
--- Calls: refuse_reserved_topic, check_retention.
+-- headrace.create_topic, with the owner's rights: checks the caller's level, inserts the topic with its first partition count, and creates
+-- its branch of the log, managed by pg_partman if that is installed; the sequencer attaches it, see headrace_internal.attach_log.
+-- Locks: the namespace's row, key share. It waits at most 2 s for a transaction that creates a topic of the same name, drops the namespace
+-- or changes its schemas, and raises HR207 then.
+-- Calls: refuse_reserved_topic, check_retention, schemas_digest, partman, extend_log.
 create or replace function headrace.create_topic_as_role(
     p_topic          text,
     p_partitions     integer,
@@ -111,16 +79,25 @@ create or replace function headrace.create_topic_as_role(
 ) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
+set timezone = 'UTC'
+-- Tables of ours are where the owner's are, whatever the caller's session says.
+set default_tablespace = ''
+set default_table_access_method = 'heap'
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
     v_topic_id  integer;
+    v_branch    text;
+    v_partman   record;
 begin
     perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
     perform headrace_internal.check_retention(p_retention);
+    -- Whoever changes by which schemas payloads are checked holds this row until the end of the transaction.
+    perform from headrace_internal.namespace n where n.namespace = v_namespace for key share;
     -- Not inserted if it is there: an insert on conflict uses up an id, and ids are integers.
-    insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock)
-    select v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock
+    insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock, checks_payloads, schemas_digest)
+    select v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock, d.digest is not null, d.digest
+    from headrace_internal.schemas_digest(v_namespace) d (digest)
     where not exists (select from headrace_internal.topic t where t.namespace = v_namespace and t.topic = p_topic)
     on conflict on constraint topic_name_unique do nothing
     returning topic_id into v_topic_id;
@@ -128,6 +105,18 @@ begin
         raise exception 'topic "%" already exists in namespace "%"', p_topic, v_namespace
             using errcode = 'HR201', hint = 'Change it with headrace.alter_topic, or choose another name.';
     end if;
+    insert into headrace_internal.topic_border (topic_id, position, partitions) values (v_topic_id, 0, p_partitions);
+    v_branch := 'log_' || v_topic_id;
+    execute format('create table headrace_internal.%I (like headrace_internal.log) partition by range (appended_at)', v_branch);
+    select p.schema, p.major into v_partman from headrace_internal.partman(v_topic_id) p;
+    if found then
+        execute format('select %I.create_parent(p_parent_table := %L, p_control := %L, p_type := %L, p_interval := %L,'
+                ' p_premake := 2, p_start_partition := %L)',
+            v_partman.schema, 'headrace_internal.' || v_branch, 'appended_at',
+            case when v_partman.major < 5 then 'native' else 'range' end,
+            '1 ' || p_time_partition, to_char(date_trunc(p_time_partition, headrace.clock()), 'YYYY-MM-DD'));
+    end if;
+    perform headrace_internal.extend_log(v_topic_id, headrace.clock());
     return v_topic_id;
 exception when lock_not_available then
     raise exception 'topic "%" is not created: another transaction has been creating a topic of that name, or dropping its namespace, for more than 2 s', p_topic
@@ -215,13 +204,13 @@ begin
 end
 $$;
 
--- Drops a topic with its log, consumers, captures and waiting events.
--- Rejected (HR203) while consumers exist or tables are captured into it, unless forced; and (HR207) when it cannot get its locks.
--- The branch of the log and waiting events are only marked: to drop the branch takes a lock on the whole log, which this transaction
--- would keep to its end, in front of every namespace. headrace.maintain_log drops it, headrace_internal.trim_outbox the events.
--- Right at every isolation level: it acts on the row that it has locked, and what that row's consumers and captures are is judged
--- again by the foreign keys. Locks: the topic row and what belongs to it; it waits at most 2 s.
--- Calls: topic_id, partman, refuse_reserved_topic, raise_unknown_topic, release_capture.
+-- Drops a topic with its log, consumers, captures and waiting events. Rejected (HR203) while it has schedules, and, unless forced, while
+-- consumers exist or tables are captured into it; and (HR207) when it cannot get its locks. The branch of the log and waiting events are
+-- only marked: to drop the branch takes a lock on the whole log, which this transaction would keep to its end, in front of every namespace.
+-- headrace.maintain_log drops it, headrace_internal.trim_outbox the events. Right at every isolation level: it acts on the row that it has
+-- locked, and what that row's consumers and captures are is judged again by the foreign keys. Locks: the topic row and what belongs to it;
+-- it waits at most 2 s.
+-- Calls: topic_id, partman, refuse_reserved_topic, raise_unknown_topic, release_capture, drop_inline.
 create or replace function headrace.drop_topic(
     p_topic text, p_force boolean default false, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
@@ -231,6 +220,7 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace, p_topic);
     v_topic_id  integer := headrace.topic_id(p_topic, v_namespace);
+    v_schedules text;
     v_consumers text;
     v_captured  text;
     v_partman   text := (select p.schema from headrace_internal.partman(v_topic_id) p);
@@ -239,6 +229,12 @@ begin
     perform from headrace_internal.topic t where t.topic_id = v_topic_id for update;
     if not found then
         perform headrace_internal.raise_unknown_topic(p_topic, v_namespace);
+    end if;
+    select string_agg(s.schedule, ', ' order by s.schedule) into v_schedules
+    from headrace_internal.schedule s where s.topic_id = v_topic_id;
+    if v_schedules is not null then
+        raise exception 'topic "%" has schedules: %', p_topic, v_schedules
+            using errcode = 'HR203', hint = 'Drop them first, with headrace.drop_schedule.';
     end if;
     select string_agg(c.consumer, ', ' order by c.consumer) into v_consumers
     from headrace_internal.consumer c where c.topic_id = v_topic_id;
@@ -256,6 +252,8 @@ begin
     perform headrace.release_capture(c.captured, p_topic, v_namespace)
     from headrace_internal.capture c join pg_class t on t.oid = c.captured and pg_has_role(t.relowner, 'usage')
     where c.topic_id = v_topic_id;
+    delete from headrace_internal.inline_failure f where f.topic_id = v_topic_id;
+    perform headrace_internal.drop_inline(v_topic_id);
     delete from headrace_internal.topic t where t.topic_id = v_topic_id;
     if v_partman is not null then
         execute format('delete from %I.part_config where parent_table = %L', v_partman, 'headrace_internal.log_' || v_topic_id);

@@ -27,23 +27,6 @@ $$;
 create or replace trigger event_schema_written after insert or update or delete on headrace_internal.event_schema
 for each row execute function headrace_internal.event_schema_written();
 
--- Before a topic is inserted: it checks payloads if a type of its namespace is checked. Whoever changes that holds the namespace's row
--- until the end of the transaction. Locks: the namespace's row, key share, as the foreign key does anyway.
--- Calls: schemas_digest.
-create or replace function headrace_internal.topic_checks_payloads() returns trigger
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-begin
-    perform from headrace_internal.namespace n where n.namespace = new.namespace for key share;
-    new.schemas_digest := headrace_internal.schemas_digest(new.namespace);
-    new.checks_payloads := new.schemas_digest is not null;
-    return new;
-end
-$$;
-
-create or replace trigger topic_checks_payloads before insert on headrace_internal.topic
-for each row execute function headrace_internal.topic_checks_payloads();
-
 -- Gives an event type a JSON Schema and returns the number of the version. The event type is registered if it is not. A schema that
 -- equals the current one makes no new version; its settings change all the same. Null keeps a setting (defaults: backward, off).
 -- p_check is what the library prints for the check of payloads: {"check", "rules", "is_complete"}; without it validation must be off.

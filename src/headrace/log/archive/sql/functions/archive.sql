@@ -1,17 +1,8 @@
--- Returns the name of an archive file within the folder of its month. headrace.archive writes the same names: see archive/files.py.
-create or replace function headrace_internal.archive_file_name(p_first bigint, p_last bigint, p_checksum numeric) returns text
-language sql immutable
-return format('%s-%s-%s.parquet',
-    repeat('0', greatest(12 - length(p_first::text), 0)) || p_first,
-    repeat('0', greatest(12 - length(p_last::text), 0)) || p_last,
-    lpad(to_hex(mod(p_checksum, 4294967296)::bigint), 8, '0'));
-
 -- Records files of a topic, each with days of one month, named by the first: [{day, first_position, last_position, first_at, last_at, events, checksum, file,
 -- file_bytes}, …]. Earlier entries for these positions are replaced and returned: nobody needs their files any more.
 -- Index: archive_position.
 -- A file's name follows from its topic, month, positions and checksum; any other name raises HR300, so that the catalog cannot lead a
--- reader or the archiver to a foreign file.
--- Calls: archive_file_name.
+-- reader or the archiver to a foreign file. headrace.archive writes the same names: see archive/files.py.
 create or replace function headrace.record_archive(
     p_topic_id integer, p_folder text, p_files jsonb, p_caller headrace_internal.caller default current_user
 ) returns table (folder text, file text)
@@ -32,8 +23,10 @@ begin
     v_wrong := (
         select coalesce(f.file, '(none)')
         from jsonb_to_recordset(p_files) f (day date, first_position bigint, last_position bigint, checksum numeric, file text)
-        where f.file is distinct from v_prefix || to_char(f.day, 'YYYY-MM') || '/'
-            || headrace_internal.archive_file_name(f.first_position, f.last_position, f.checksum)
+        where f.file is distinct from format('%s%s/%s-%s-%s.parquet', v_prefix, to_char(f.day, 'YYYY-MM'),
+            lpad(f.first_position::text, greatest(12, length(f.first_position::text)), '0'),
+            lpad(f.last_position::text, greatest(12, length(f.last_position::text)), '0'),
+            lpad(to_hex(mod(f.checksum, 4294967296)::bigint), 8, '0'))
         limit 1);
     if v_wrong is not null then
         raise exception 'the archive file % is not named after its topic, month, positions and checksum', quote_literal(left(v_wrong, 200))
