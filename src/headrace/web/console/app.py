@@ -20,14 +20,13 @@ from headrace.web.console.assets import VENDOR
 from headrace.web.console.guard import SAFE_METHODS, Guard
 from headrace.web.console.login import COOKIE, IDLE_S, ConsoleSettings, TokenLogin
 from headrace.web.console.pages import (
-    access_tokens,
     actions,
     consumers,
     correlators,
     dead_letters,
     event,
     events,
-    hooks,
+    ingest,
     now,
     relays,
     relays_editing,
@@ -62,8 +61,7 @@ PAGES = (
     schedules,
     relays_editing,
     relays,
-    hooks,
-    access_tokens,
+    ingest,
     actions,
     dead_letters,
 )
@@ -96,12 +94,12 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
     `mount` need none."""
     settings = settings or ConsoleSettings()
     databases = Databases(targets, pool_size=settings.pool_size)
-    ingest = create_ingest(targets) if settings.ingest else None
+    http = create_ingest(targets) if settings.ingest else None
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         # The lifespan of a mounted application is not run by itself.
-        async with ingest.router.lifespan_context(ingest) if ingest else nullcontext():
+        async with http.router.lifespan_context(http) if http else nullcontext():
             yield
         databases.close()
 
@@ -120,7 +118,7 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
     app.state.site = site
     base_path = base_path.rstrip("/")
     # Beside the guard: HTTP in has tokens of its own, and knows neither logins nor cookies.
-    mounts = [Mount(f"{base_path}/ingest", ingest)] if ingest else []
+    mounts = [Mount(f"{base_path}/ingest", http)] if http else []
     return Starlette(routes=[*mounts, Mount(base_path, app)], lifespan=lifespan) if base_path or mounts else app
 
 

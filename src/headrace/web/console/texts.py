@@ -13,7 +13,6 @@ from hashlib import blake2s
 from typing import Any, TypeVar
 
 import msgspec
-from markupsafe import Markup
 
 from headrace.core import JSON, Invalid, parse_path, safe_line, safe_lines
 
@@ -44,10 +43,6 @@ def payload_text(value: object, *, indent: bool = True) -> str:
     except RecursionError:
         return "(nested too deeply to be shown)"
     return safe_lines(text)
-
-
-def is_long(text: str) -> bool:
-    return len(text) > PAYLOAD_CHARS_MAX
 
 
 def format_value(value: object) -> str:
@@ -106,11 +101,6 @@ def relative_time(at: datetime, now: datetime | None = None) -> str:
 
 def absolute_time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def attributes(values: Mapping[str, object]) -> Markup:
-    """Attributes of an element; those without a value are left out."""
-    return Markup(" ").join(Markup('{}="{}"').format(name, value) for name, value in values.items() if value not in (None, False))
 
 
 def identified(items: Iterable[T], prefix: str, *fields: str) -> list[tuple[str, T]]:

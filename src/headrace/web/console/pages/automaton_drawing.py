@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.lang.ecl import Table, draw_table
+from headrace.lang.ecl import Table, table_graph
 
 GAP_X, GAP_Y, RADIUS, MARGIN = 220, 112, 22, 48
 BACK_Y = 26
@@ -70,18 +70,19 @@ def draw_automaton(
     """The drawing; None where the automaton is too large to be read.
 
     `keys`: how many stand where; `passages`: how often an edge was passed; `here`: the units of the key that is marked."""
-    nodes, edges = read_graph(draw_table(table, form="dot"))
+    graph = table_graph(table)
+    nodes, edges = {node.name: node for node in graph.nodes}, graph.edges
     if len(nodes) > STATES_MAX:
         return None
     counts = _keys_by_state(keys)
     marked = {f"u{unit}s{state}" for unit, state in enumerate(here)}
     places = _places(list(nodes), edges)
     circles = []
-    for name, (label, is_start) in nodes.items():
-        css = "state" + " start" * is_start + " here" * (name in marked) + " final" * (label in ("success", "failure"))
+    for name, node in nodes.items():
+        css = "state" + " start" * node.start + " here" * (name in marked) + " final" * (node.label in ("success", "failure"))
         # The number of keys is above the circle, where edges arrive least; below, where an edge leads back to it.
         y = places[name][1] + (36 if any(source == target == name for source, target, _ in edges) else -28)
-        circles.append(Circle(*places[name], label, counts.get(name, 0), y, css))
+        circles.append(Circle(*places[name], node.label, counts.get(name, 0), y, css))
     # One arrow for all edges between two states: several would lie on each other.
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, text in edges:
@@ -94,37 +95,10 @@ def draw_automaton(
         backs += places[target][0] <= places[source][0] and source != target
         shown = label if len(label) <= LABEL_MAX else f"edge {number}"
         arrows.append(_arrow(places[source], places[target], shown, count, backs))
-        rows.append(EdgeRow(number, nodes[source][0], nodes[target][0], label, count))
+        rows.append(EdgeRow(number, nodes[source].label, nodes[target].label, label, count))
     width = max(x for x, _ in places.values()) + GAP_X
     height = max(y for _, y in places.values()) + MARGIN + 2 * RADIUS + BACK_Y * max(backs - 1, 0)
     return Drawing(width, height, circles, arrows, rows)
-
-
-def read_graph(dot: str) -> tuple[dict[str, tuple[str, bool]], list[tuple[str, str, str]]]:
-    """The nodes (label, is start) and edges of `draw_table`'s own DOT text."""
-    nodes: dict[str, tuple[str, bool]] = {}
-    edges: list[tuple[str, str, str]] = []
-    for line in dot.splitlines():
-        head, opening, rest = line.strip().partition(' [label="')
-        if not opening:
-            continue
-        label, style = _label(rest)
-        source, arrow, target = head.partition(" -> ")
-        if arrow:
-            edges.append((source, target, label))
-        else:
-            nodes[source] = (label, "style=bold" in style)
-    return nodes, edges
-
-
-def _label(text: str) -> tuple[str, str]:
-    """The text up to the quote that ends it, without its escapes, and what follows."""
-    label, index = "", 0
-    while index < len(text) and text[index] != '"':
-        index += text[index] == "\\"
-        label += text[index]
-        index += 1
-    return label, text[index + 1 :]
 
 
 def _keys_by_state(keys: Mapping[tuple[int, ...], int]) -> dict[str, int]:

@@ -59,7 +59,8 @@ def list_correlators(view: View) -> Page:
         Column("error", "problem", wide=True),
     )
     empty = "headrace correlator create fraud --topic bank --pattern @fraud.ecl --action alarm=CALL"
-    return Page("correlators.html", "Correlators", tables=(Table("correlators", columns, rows, empty=empty),))
+    values = {"noun": "correlator", "create_url": view.url("/correlators/create")}
+    return Page("list.html", "Correlators", tables=(Table("correlators", columns, rows, empty=empty),), values=values)
 
 
 @dataclass(frozen=True)

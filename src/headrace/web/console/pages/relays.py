@@ -47,7 +47,8 @@ def list_relays(view: View) -> Page:
         Column("reason", "why", wide=True),
     )
     empty = "headrace relay create crm --topic orders --target webhook -o url=https://crm.example/hook -o secret=env:CRM"
-    return Page("relays.html", "Relays", tables=(Table("relays", columns, rows, empty=empty),))
+    values = {"noun": "relay", "create_url": view.url("/relays/-/create")}
+    return Page("list.html", "Relays", tables=(Table("relays", columns, rows, empty=empty),), values=values)
 
 
 def _row(state: Row, lag: Row) -> Row:

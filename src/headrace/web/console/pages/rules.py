@@ -44,7 +44,8 @@ def list_all(view: View) -> Page:
     )
     empty = "headrace rule create large --topic orders --event-type order.placed --action REVIEW"
     table = Table("rules", columns, rows, empty=empty, empty_text="There is no rule yet.")
-    return Page("rules.html", "Rules", tables=(table,))
+    values = {"noun": "rule", "create_url": view.url("/rules/-/create")}
+    return Page("list.html", "Rules", tables=(table,), values=values)
 
 
 def _summary(state: RuleState) -> Row:

@@ -46,7 +46,8 @@ def list_schedules(view: View) -> Page:
         Column("error", wide=True),
     )
     empty = "headrace schedule create nightly '30 2 * * *' --zone Europe/Berlin --topic orders --type report.due"
-    return Page("schedules.html", "Schedules", tables=(Table("schedules", columns, shown, empty=empty),))
+    values = {"noun": "schedule", "create_url": view.url("/schedules/create")}
+    return Page("list.html", "Schedules", tables=(Table("schedules", columns, shown, empty=empty),), values=values)
 
 
 def show_schedule(view: View) -> Page:
