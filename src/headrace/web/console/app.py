@@ -26,7 +26,7 @@ from headrace.web.console.pages import (
     dead_letters,
     event,
     events,
-    ingest,
+    http_in,
     now,
     relays,
     relays_editing,
@@ -61,7 +61,7 @@ PAGES = (
     schedules,
     relays_editing,
     relays,
-    ingest,
+    http_in,
     actions,
     dead_letters,
 )
@@ -94,12 +94,12 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
     `mount` need none."""
     settings = settings or ConsoleSettings()
     databases = Databases(targets, pool_size=settings.pool_size)
-    http = create_ingest(targets) if settings.ingest else None
+    ingest = create_ingest(targets) if settings.ingest else None
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         # The lifespan of a mounted application is not run by itself.
-        async with http.router.lifespan_context(http) if http else nullcontext():
+        async with ingest.router.lifespan_context(ingest) if ingest else nullcontext():
             yield
         databases.close()
 
@@ -118,7 +118,7 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
     app.state.site = site
     base_path = base_path.rstrip("/")
     # Beside the guard: HTTP in has tokens of its own, and knows neither logins nor cookies.
-    mounts = [Mount(f"{base_path}/ingest", http)] if http else []
+    mounts = [Mount(f"{base_path}/ingest", ingest)] if ingest else []
     return Starlette(routes=[*mounts, Mount(base_path, app)], lifespan=lifespan) if base_path or mounts else app
 
 
