@@ -121,7 +121,8 @@ class DefinitionPages(Generic[D]):
     def choices(self, view: View, field: Field, text: str) -> Sequence[str]:
         """What can be chosen for a field."""
         if field.name == "topic":
-            return [topic for topic in view.topic_names() if self.is_topic_any or not topic.startswith("headrace.")]
+            known = [topic for topic in view.topic_names() if self.is_topic_any or not topic.startswith("headrace.")]
+            return known if text in known or not text else [*known, text]
         return ("yes", "no") if field.base is bool else field.choices
 
     def to_text(self, field: Field, value: Any) -> str:
@@ -417,7 +418,7 @@ class DefinitionPages(Generic[D]):
         name, _ = self.change(
             view, "pause", lambda conn, name: self.kind.pause(conn, name, reason=reason, namespace=view.namespace)
         )
-        return Done(f"{self.kind.noun} {name} is paused{self.paused_hint}", self.url(view, name))
+        return Done(f"{self.kind.noun} {name} is paused{self.paused_hint and f': {self.paused_hint}'}", self.url(view, name))
 
     def resume(self, view: View) -> Done:
         """Lets a paused definition go on."""
