@@ -33,23 +33,24 @@ def test_key_waits_and_stepper_steps(site: Running, open_page: Pages) -> None:
 
 def test_create_and_edit_with_the_effect_first(site: Running, open_page: Pages) -> None:
     open_page.allowed += ["status of 409", "status of 422"]
-    page = open_page(site.url("/correlators/create", namespace="lab"))
+    page = open_page(site.url("/correlators/-/create", namespace="lab"))
     page.get_by_label("Name", exact=True).fill("lost")
-    page.get_by_label("Topic", exact=True).fill("parcels")
+    page.get_by_label("Topic", exact=True).select_option("parcels")
     page.get_by_label("Key", exact=True).fill("key")
     page.get_by_label("Outputs").fill("lost=SEARCH")
     page.get_by_label("Pattern").fill(HOSTILE)
-    page.get_by_role("button", name="Create").click()
+    page.get_by_role("button", name="Plan").click()
     expect(page.get_by_role("alert")).to_be_visible()
     assert page.evaluate("window.hacked") is None
     page.get_by_label("Pattern").fill("repeat {push(lost) {sequential {parcel.sent, parcel.sent}}}")
-    page.get_by_role("button", name="Create").click()
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_contain_text("correlator lost created")
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Pattern").fill("repeat {push(lost) {parcel.sent}}")
-    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Plan").click()
     expect(page.get_by_role("note")).to_have_text("0 keys carried, 0 restarted")
-    expect(page.locator(".diff .new")).to_contain_text("repeat {push(lost) {parcel.sent}}")
+    expect(page.locator(".changes del").first).to_contain_text("sequential")
     check_looks(page, "correlator-preview")
     with connect(site.database) as conn:
         assert get_correlator(conn, "lost", namespace="lab").version == 1, "the preview writes nothing"

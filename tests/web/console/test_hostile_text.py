@@ -33,8 +33,8 @@ def test_nothing_of_an_enemy_runs_or_is_markup(site: Running, open_page: Pages) 
             assert page.locator("main img, main script, main iframe").count() == 0, route
 
 
-@pytest.mark.parametrize("route", ["/events", "/events/{event_id}", "/consumers/{topic}/{consumer}", "/rules/{rule:path}", "/nodes",
-    "/correlators/{correlator}", "/dead-letters/group", "/dead-letters/letter/{letter:path}"])  # fmt: skip
+@pytest.mark.parametrize("route", ["/events", "/events/{event_id}", "/consumers/{topic}/{consumer}", "/rules/{name:path}", "/nodes",
+    "/correlators/{name:path}", "/dead-letters/group", "/dead-letters/letter/{letter:path}"])  # fmt: skip
 def test_hostile_text_is_there_to_be_read(site: Running, route: str) -> None:
     page = ask(site.address + page_addresses(site.database, "enemy")[route]).text
     assert "&lt;script&gt;window.hacked" in page, "the test of hostile text looks at a page that has none"

@@ -32,12 +32,12 @@ def test_relays_are_listed_shown_paused_and_resumed(address: str, conn: Connecti
     assert "orders → webhook" in page.text and "env:RELAY_CRM" in page.text
     assert "<b>hook" not in page.text, "the text of an option is no markup"
     csrf = ask(f"{address}/relays").cookies[CSRF_COOKIE]
-    sent = {"method": "POST", "form": {"csrf": csrf}, "headers": {"cookie": f"{CSRF_COOKIE}={csrf}"}}
-    assert ask(f"{address}/relays/crm/pause", **sent).status == 303  # type: ignore[arg-type]
+    sent = {"method": "POST", "form": {"csrf": csrf, "relay": "crm"}, "headers": {"cookie": f"{CSRF_COOKIE}={csrf}"}}
+    assert ask(f"{address}/relays/-/pause", **sent).status == 303  # type: ignore[arg-type]
     assert get_relay(conn, "crm").paused
     assert "Resume" in ask(f"{address}/relays/crm").text
     conn.execute("select headrace.report_relay(relay_id, version, 'disabled', 'answered 410') from headrace.relay")
     assert "answered 410" in ask(f"{address}/relays/crm").text
-    assert ask(f"{address}/relays/crm/resume", **sent).status == 303  # type: ignore[arg-type]
+    assert ask(f"{address}/relays/-/resume", **sent).status == 303  # type: ignore[arg-type]
     assert (get_relay(conn, "crm").paused, get_relay(conn, "crm").status) == (False, "pending")
     assert ask(f"{address}/relays/other").status == 404

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from headrace.db import Target, connect
 from headrace.rules import Rule, alter_rule, create_rule, get_rule, list_rules
 from headrace.web.console import ConsoleSettings, NoLogin, User
-from headrace.web.console.pages import rule_trials
+from headrace.web.console.pages import rules
 from tests.web.console.conftest import Pages, Running, check_looks, serve
 from tests.web.console.filling import SCRIPT
 from tests.web.console.test_consumers import audit
@@ -119,8 +119,8 @@ def test_backtest_beside_the_edit_reads_the_whole_past(site: Running, open_page:
 
 
 def test_backtest_that_nobody_watches_ends(site: Running, open_page: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_trials, "WINDOW", 1)
-    monkeypatch.setattr(rule_trials, "UNWATCHED_S", 0.0)
+    monkeypatch.setattr(rules, "WINDOW", 1)
+    monkeypatch.setattr(rules, "UNWATCHED_S", 0.0)
     new_rule(site, "left")
     address = {
         **PLAN,

@@ -45,11 +45,12 @@ def test_daylight_saving_is_marked() -> None:
 def test_create_run_pause_resume(site: Running, open_page: Pages) -> None:
     page = open_page(site.url("/schedules", namespace="lab"))
     page.get_by_role("link", name="Create schedule").first.click()
-    for label, text in (("Name", "hourly"), ("Cron", "0 * * * *"), ("Time zone", "Europe/Berlin")):
+    for label, text in (("Name", "hourly"), ("Cron", "0 * * * *"), ("Zone", "Europe/Berlin")):
         page.get_by_label(label, exact=True).fill(text)
-    page.get_by_label("Topic", exact=True).fill("parcels")
-    page.get_by_label("Event type", exact=True).fill("count.due")
-    page.get_by_role("button", name="Create").click()
+    page.get_by_label("Topic", exact=True).select_option("parcels")
+    page.get_by_label("Type", exact=True).fill("count.due")
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_have_text("schedule hourly created")
     expect(page.get_by_role("region", name="Next runs").first.locator("tbody tr")).to_have_count(10)
     page.get_by_role("button", name="Run now").click()
@@ -60,7 +61,7 @@ def test_create_run_pause_resume(site: Running, open_page: Pages) -> None:
         expect(page.get_by_role("status")).to_have_text("schedule hourly is paused")
         assert get_schedule(conn, "hourly", namespace="lab").state == "paused"
         page.get_by_role("button", name="Resume").click()
-        expect(page.get_by_role("status")).to_have_text("schedule hourly resumed")
+        expect(page.get_by_role("status")).to_have_text("schedule hourly goes on")
         assert get_schedule(conn, "hourly", namespace="lab").state == "active"
     for what in ("schedule.create", "schedule.run", "schedule.pause", "schedule.resume"):
         assert len(audit(site, what, "hourly")) == 1

@@ -56,6 +56,7 @@ from headrace.lang.ecl.table import (
     start_state,
     status_of,
     table_engine,
+    table_graph,
     to_json,
 )
 from headrace.lang.ecl.tree import Pattern, print_pattern, pushed_tokens
@@ -133,6 +134,7 @@ __all__ = [
     "status_of",
     "symbols_to_sql",
     "table_engine",
+    "table_graph",
     "to_condition_tree",
     "to_json",
     "triviality",

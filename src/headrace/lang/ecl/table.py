@@ -64,7 +64,7 @@ class Table(
     registers: Registers | None = None
 
     def _repr_html_(self) -> str:
-        return notebook_html(_table_graph(self), self.pattern)
+        return notebook_html(table_graph(self), self.pattern)
 
     @cached_property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -279,10 +279,11 @@ def table_engine(table: Table, evaluator: Evaluator = evaluate_condition) -> Eng
 
 def draw_table(table: Table, *, form: Form = "mermaid") -> str:
     """States are round, events and timers label the edges, outputs follow a slash. Nodes over units are boxes."""
-    return render(_table_graph(table), form)
+    return render(table_graph(table), form)
 
 
-def _table_graph(table: Table) -> Graph:
+def table_graph(table: Table) -> Graph:
+    """The states and edges of a table. A state is named u<unit>s<state>."""
     graph = Graph()
     for index, unit in enumerate(table.units):
         match unit:

@@ -17,7 +17,7 @@ How a request is answered
     pages/x.py    one module per page: reads through the functions of the library, returns a `Page`
     templates/    x.html extends base.html and uses the macros of macros.html
     tables.py     `Table` and `Column`: shown as HTML, exported as JSON and CSV (`?format=csv`)
-    texts.py      numbers, times, payloads and hostile text for templates; masks hide fields of payloads
+    texts.py      numbers, times, payloads, differences and hostile text for templates; masks hide fields of payloads
     static/       our own CSS and JavaScript; assets.py fetches htmx and uPlot into vendor/, which is not in git
 
 How to add a page
@@ -30,23 +30,27 @@ How to add a page
 
        def list_widgets(view: View) -> Page:
            rows = view.collect(lambda conn: widgets(conn, namespace=view.namespace))
-           columns = (Column("widget", link=lambda row: view.url(f"/widgets/{quote(row['widget'])}")), Column("size", kind="number"))
+           columns = (Column("widget", link=view.link("/widgets", "widget")), Column("size", kind="number"))
            table = Table("widgets", columns, rows, empty="headrace widget create NAME")
-           return Page("widgets.html", "Widgets", tables=(table,))
+           values = {"noun": "widget", "create_url": view.url("/widgets/create")}
+           return Page("list.html", "Widgets", tables=(table,), values=values)
 
        ROUTES = (read("/widgets", list_widgets), change("/widgets/{widget}/pause", pause_widget, form=list_widgets))
 
    `view.collect` reads every selected shard in a read-only transaction as the person's role, adds the column "shard" where there are
    several, and makes a banner of a shard that is unreachable. `view.path["widget"]` is the part of the path, `view.query` holds the
    parameters of the URL. Everything that selects what is shown is a parameter of the URL.
-3. Template templates/widgets.html: `{% extends "base.html" %}`, then `{% block live %}` for what is renewed while the page is open,
-   `{% block page %}` above and `{% block after %}` below it for what is not (forms, filters), `{% block tools %}` for the buttons
-   beside the heading. The tables of the page are `tables.widgets`. Macros (macros.html): `ui.table(view, tables.widgets)`,
-   `ui.search(view)`, `ui.facts(pairs)`, `ui.badge(state)`, `ui.time(at)`, `ui.form`, `ui.post`, `ui.input`, `ui.select`,
-   `ui.textarea`, `ui.chart`, `ui.spark`, `ui.payload(view.mask(value), url)`, `ui.empty`. Forms at the end of each row of a table:
-   `{% call(row) ui.table(view, tables.widgets) %}{{ ui.post(view, view.url(…), "Pause") }}{% endcall %}`. Text of users that is not
-   in a table passes the filter `|cell` (one line) or `|lines`. A table masks its column `payload` by itself. No inline script, style or event attribute: the
-   Content-Security-Policy blocks them. The sidebar is `NAVIGATION` in app.py.
+   A kind of definition needs less: pages/definitions.py derives its pages from the fields of the kind; its module has a subclass of
+   DefinitionPages with what is special to it, and its templates fill blocks of definition.html and definition_edit.html.
+3. Template: list.html for a list that can be searched, else templates/widgets.html: `{% extends "base.html" %}`, then `{% block
+   live %}` for what is renewed while the page is open, `{% block page %}` above and `{% block after %}` below it for what is
+   not (forms, filters), `{% block tools %}` for the buttons beside the heading. The tables of the page are `tables.widgets`.
+   Macros (macros.html): `ui.table(view, tables.widgets)`, `ui.search(view)`, `ui.facts(pairs)`, `ui.badge(state)`,
+   `ui.time(at)`, `ui.form`, `ui.post`, `ui.input`, `ui.select`, `ui.textarea`, `ui.chart`, `ui.spark`,
+   `ui.payload(view.mask(value), url)`, `ui.empty`. Forms at the end of each row of a table: `{% call(row) ui.table(view,
+   tables.widgets) %}{{ ui.post(view, view.url(…), "Pause") }}{% endcall %}`. Text of users that is not in a table passes the
+   filter `|cell` (one line) or `|lines`. A table masks its column `payload` by itself. No inline script, style or event
+   attribute: the Content-Security-Policy blocks them. The sidebar is `NAVIGATION` in app.py.
 4. Action: a function that gets the view and returns a sentence for the person:
 
        def pause_widget(view: View) -> Done:

@@ -20,17 +20,15 @@ from headrace.web.console.assets import VENDOR
 from headrace.web.console.guard import SAFE_METHODS, Guard
 from headrace.web.console.login import COOKIE, IDLE_S, ConsoleSettings, TokenLogin
 from headrace.web.console.pages import (
-    access_tokens,
     actions,
     consumers,
     correlators,
     dead_letters,
     event,
     events,
-    hooks,
+    http_in,
     now,
     relays,
-    relays_editing,
     rules,
     schedules,
     topics,
@@ -60,10 +58,8 @@ PAGES = (
     rules,
     correlators,
     schedules,
-    relays_editing,
     relays,
-    hooks,
-    access_tokens,
+    http_in,
     actions,
     dead_letters,
 )

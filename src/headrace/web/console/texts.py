@@ -1,19 +1,20 @@
 """Texts: values as people read them in a page. Everything that comes from users passes through here and through autoescaping; and
-masks: fields of payloads that only some roles see."""
+masks: fields of payloads that only some roles see; and the differences of two texts, by lines or words."""
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from hashlib import blake2s
 from typing import Any, TypeVar
 
 import msgspec
-from markupsafe import Markup
 
 from headrace.core import JSON, Invalid, parse_path, safe_line, safe_lines
 
@@ -44,10 +45,6 @@ def payload_text(value: object, *, indent: bool = True) -> str:
     except RecursionError:
         return "(nested too deeply to be shown)"
     return safe_lines(text)
-
-
-def is_long(text: str) -> bool:
-    return len(text) > PAYLOAD_CHARS_MAX
 
 
 def format_value(value: object) -> str:
@@ -108,11 +105,6 @@ def absolute_time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def attributes(values: Mapping[str, object]) -> Markup:
-    """Attributes of an element; those without a value are left out."""
-    return Markup(" ").join(Markup('{}="{}"').format(name, value) for name, value in values.items() if value not in (None, False))
-
-
 def identified(items: Iterable[T], prefix: str, *fields: str) -> list[tuple[str, T]]:
     """Each item of a list with the id of its element in the page, made from the fields that tell the items apart.
 
@@ -135,6 +127,45 @@ _FORMATS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (datetime, absolute_time),
     (timedelta, format_seconds),
 )
+
+
+LINES_MAX = 2_000
+"""Lines compared; difflib takes quadratic time at worst."""
+DIFF_WORDS_MAX = 3_000
+"""Longer texts are shown as removed and added: comparing them would take too long."""
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line with `+` (new), `-` (old), `@` (a gap) or a space (both)."""
+
+    sign: str
+    text: str
+
+
+def diff_lines(before: str, after: str) -> list[DiffLine]:
+    """What differs, with three lines around; empty where nothing does."""
+    lines = difflib.unified_diff(before.splitlines()[:LINES_MAX], after.splitlines()[:LINES_MAX], lineterm="", n=3)
+    return [DiffLine(line[0], line[1:]) for line in lines if not line.startswith(("---", "+++"))]
+
+
+DiffPart = tuple[str, str]
+"""`-`, `+` or a space, and the text."""
+
+
+def diff_words(before: str, after: str) -> list[DiffPart]:
+    """The differences of two texts, word by word."""
+    old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
+    if len(old) + len(new) > DIFF_WORDS_MAX:
+        return [("-", before), ("+", after)]
+    parts: list[DiffPart] = []
+    for tag, old_from, old_to, new_from, new_to in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            parts.append((" ", "".join(old[old_from:old_to])))
+            continue
+        parts += [("-", "".join(old[old_from:old_to]))] if old_to > old_from else []
+        parts += [("+", "".join(new[new_from:new_to]))] if new_to > new_from else []
+    return parts
 
 
 MASK = "•••"

@@ -216,10 +216,10 @@ class View:
             results.append((target.name, result))
         return results
 
-    def preview(self, act: Callable[[Connection], T]) -> list[tuple[str, T]]:
+    def preview(self, act: Callable[[Connection], T], *, targets: Sequence[Target] | None = None) -> list[tuple[str, T]]:
         """Runs something on every selected shard as the person's role, and rolls it back."""
         results = []
-        for target in self.targets:
+        for target in targets or self.targets:
             try:
                 with self._transaction(target, read_only=False) as conn:
                     result = act(conn)

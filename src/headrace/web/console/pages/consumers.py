@@ -24,7 +24,8 @@ POLICIES = ("retry", "stop", "dead-letter")
 
 def list_consumers(view: View) -> Page:
     """All consumers of the namespace, each as one row."""
-    return Page("consumers.html", "Consumers", tables=(lag_table(view),))
+    values = {"noun": "consumer", "create_url": view.url("/consumers/create")}
+    return Page("list.html", "Consumers", tables=(lag_table(view),), values=values)
 
 
 def lag_table(view: View, *, topic: str | None = None) -> Table:

@@ -1,28 +1,27 @@
-"""Correlators: the automaton with its keys, one key, a stepper, create, and edit with the effect on the keys before it is applied."""
+"""Correlators: the automaton with its keys, one key, a stepper; the plan shows the effect of a change on the keys."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from urllib.parse import quote
+from typing import Any
 
 from headrace import correlators
-from headrace.actions import pause as pause_
-from headrace.actions import resume as resume_
 from headrace.core import Invalid
+from headrace.correlators import CORRELATORS, Correlator, CorrelatorState
 from headrace.db import Connection, query
+from headrace.definitions import Field
+from headrace.definitions.schemas import Finding
 from headrace.lang import ecl
 from headrace.lang.condition import fields_of, parse_scalar
 from headrace.lang.ecl import Trace
-from headrace.web.console.pages.automaton_drawing import Drawing, draw_automaton
-from headrace.web.console.pages.rules_editing import find_on_shards
-from headrace.web.console.pages.versions import diff_lines
-from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table, to_row
+from headrace.web.console.pages.definitions import DefinitionPages, Effect
+from headrace.web.console.pages.rules import find_on_shards
+from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.texts import MASK, format_number, format_seconds, is_hidden
-from headrace.web.console.view import Done, Page, View
+from headrace.web.console.view import View
 
 WAITS_MAX = 12
 """Classes of events that are listed; a pattern with many conditions has more than anybody reads."""
@@ -30,36 +29,49 @@ EVENTS_MAX = 200
 OUTPUT_ROWS = 50
 PASSAGES_EVERY_S = 10.0
 """How often the newest events are stepped through again to count passages."""
+GAP_X, GAP_Y, RADIUS, MARGIN = 220, 112, 22, 48
+BACK_Y = 26
+"""Distance between edges that lead back."""
+LABEL_MAX = 28
+"""Characters that fit beside an edge."""
+STATES_MAX = 60
+"""A larger automaton cannot be read; its text still can."""
 
 
-def list_correlators(view: View) -> Page:
-    """All correlators of the namespace."""
-    states = view.each_shard(lambda conn: correlators.list_correlators(conn, namespace=view.namespace))
-    rows: list[Row] = [
-        {
-            "shard": shard,
-            **asdict(state.correlator),
-            "pattern_line": " ".join(state.correlator.pattern.split()),
-            "outputs": _outputs_text(state.correlator),
-            "status": "paused" if state.paused else state.status,
-            "version": state.version,
-            "error": state.error or state.warning,
-        }
-        for shard, found in states
-        for state in found
-    ]
-    columns = (
-        Column("name", "correlator", link=lambda row: correlator_url(view, row["name"])),
-        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
-        Column("key", kind="code", wide=True),
-        Column("pattern_line", "pattern", kind="code", wide=True),
-        Column("outputs", wide=True),
-        Column("status", kind="state"),
-        Column("version", kind="number"),
-        Column("error", "problem", wide=True),
-    )
-    empty = "headrace correlator create fraud --topic bank --pattern @fraud.ecl --action alarm=CALL"
-    return Page("correlators.html", "Correlators", tables=(Table("correlators", columns, rows, empty=empty),))
+@dataclass(frozen=True)
+class Circle:
+    """A state with the number of keys that stand in it."""
+
+    x: int
+    y: int
+    label: str
+    keys: int
+    keys_y: int
+    css: str
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An edge: its path, its label, and how often keys passed it. A long label is a number; the table of edges has its text."""
+
+    path: str
+    x: int
+    y: int
+    label: str
+    passed: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The automaton as shapes of an SVG: states in columns by their distance from the start. Only values for a template: nothing here writes
+    markup, so any name or condition may be in a label."""
+
+    width: int
+    height: int
+    circles: Sequence[Circle]
+    arrows: Sequence[Arrow]
+    edges: Sequence[Row]
+    """In words: the number of the edge, the states it connects, what leads along it."""
 
 
 @dataclass(frozen=True)
@@ -76,65 +88,84 @@ class ShardState:
     passages: correlators.Passages | None
 
 
-def show_correlator(view: View) -> Page:
-    """One correlator: its automaton with the keys in each state, one key, its newest outputs, a stepper."""
-    name = view.path["correlator"]
-    hides_keys = _hides_keys(view, name)
-    key = None if hides_keys else view.query.get("key")
-    shards = [shard for _, shard in view.each_shard(lambda conn: _read(conn, view, name, key))]
-    states = [shard.state for shard in shards]
-    correlator = states[0].correlator
-    known = [shard.key for shard in shards if shard.key is not None]
-    chosen = next((state for state in known if state.known), known[0] if known else None)
-    compiled = next((shard.compiled for shard in shards if shard.compiled is not None), None)
-    table = ecl.from_json(compiled) if compiled else ecl.compile(ecl.parse(correlator.pattern))
-    outputs = view.collect(
-        lambda conn: correlators.list_correlations(conn, name, key=key or None, limit=OUTPUT_ROWS, namespace=view.namespace)
-    )
-    keys: Counter[tuple[int, ...]] = Counter()
-    passages: Counter[tuple[int, int, int]] = Counter()
-    for shard in shards:
-        keys.update(shard.keys)
-        passages.update(shard.passages.counts if shard.passages else {})
-    drawing = draw_automaton(table, keys, passages, chosen.units if chosen else ())
-    values = {
-        "state": states[0],
-        "correlator": correlator,
-        "is_paused": any(state.paused for state in states),
-        "drawing": drawing,
-        "passages": _passages_text([shard.passages for shard in shards]),
-        "keys": keys.total(),
-        "key": key or "",
-        "chosen": chosen,
-        "hides_keys": hides_keys,
-        "kept": _kept_values(view, chosen) if chosen else [],
-        "waits": describe_waits(chosen.waits_for.events) if chosen else [],
-        "shortest": describe_trace(chosen.shortest) if chosen else None,
-        "events": view.query.get("events", "").strip(),
-        "base": f"/correlators/{quote(name, safe='')}",
-        "facts": [
-            ("Topic", correlator.topic),
-            ("Key", correlator.key or "all events together"),
-            ("Outputs", _outputs_text(correlator)),
-            ("Version", states[0].version),
-            ("Since", states[0].written_at),
-            ("Keys", keys.total()),
-        ],
-    }
-    tables = [_outputs_table(view, [{**row, "key": MASK} if hides_keys else row for row in outputs[::-1]])]
-    if drawing:
-        tables.append(_edges_table(drawing))
-    if values["events"]:
-        tables.append(_steps_table(correlator.pattern, str(values["events"])))
-    return Page("correlator.html", name, tables=tables, values=values)
+class CorrelatorPages(DefinitionPages[Correlator]):
+    """The pages of correlators."""
+
+    kind = CORRELATORS
+    listed = ("topic", "key", "pattern", "outputs")
+    example = "headrace correlator create fraud --topic bank --pattern @fraud.ecl --action alarm=CALL"
+    edit_hint = "It is active from the next position on."
+    drop_hint = "Its keys go with it; its versions and outputs stay on record."
+
+    def list_value(self, field: Field, value: Any) -> Any:
+        return _outputs_text(value) if field.name == "outputs" else super().list_value(field, value)
+
+    def to_text(self, field: Field, value: Any) -> str:
+        return "\n".join(_output_lines(value)) if field.name == "outputs" else super().to_text(field, value)
+
+    def from_text(self, field: Field, text: str, before: Correlator | None) -> Any:
+        return (
+            _outputs(text, before.outputs if before else {})
+            if field.name == "outputs"
+            else super().from_text(field, text, before)
+        )
+
+    def hint(self, field: Field) -> str:
+        return "One a line: TOKEN=ACTION, or TOKEN=TOPIC/TYPE for an event." if field.name == "outputs" else super().hint(field)
+
+    def describe_effect(self, counts: Mapping[str, int]) -> Effect:
+        return Effect(
+            f"{counts['carried']} keys carried, {counts['restarted']} restarted", "warn" if counts["restarted"] else "good"
+        )
+
+    def find(self, view: View, definition: Correlator) -> list[Finding]:
+        return find_on_shards(view, ecl.typed_conditions(ecl.parse(definition.pattern)))
+
+    def show_details(
+        self, view: View, name: str, states: Sequence[tuple[str, CorrelatorState]]
+    ) -> tuple[list[Table], dict[str, object]]:
+        hides_keys = _hides_keys(view, [state.correlator for _, state in states])
+        key = None if hides_keys else view.query.get("key")
+        outputs = view.collect(
+            lambda conn: correlators.list_correlations(conn, name, key=key or None, limit=OUTPUT_ROWS, namespace=view.namespace)
+        )
+        tables = [_outputs_table(view, [{**row, "key": MASK} if hides_keys else row for row in outputs[::-1]])]
+        values: dict[str, object] = {"key": key or "", "hides_keys": hides_keys, "events": view.query.get("events", "").strip()}
+        if not states:
+            return tables, {**values, "drawing": None, "chosen": None}
+        shards = [shard for _, shard in view.each_shard(lambda conn: _read(conn, view, name, key))]
+        known = [shard.key for shard in shards if shard.key is not None]
+        chosen = next((state for state in known if state.known), known[0] if known else None)
+        compiled = next((shard.compiled for shard in shards if shard.compiled is not None), None)
+        correlator = shards[0].state.correlator
+        table = ecl.from_json(compiled) if compiled else ecl.compile(ecl.parse(correlator.pattern))
+        keys: Counter[tuple[int, ...]] = Counter()
+        passages: Counter[tuple[int, int, int]] = Counter()
+        for shard in shards:
+            keys.update(shard.keys)
+            passages.update(shard.passages.counts if shard.passages else {})
+        drawing = draw_automaton(table, keys, passages, chosen.units if chosen else ())
+        values |= {
+            "drawing": drawing,
+            "passages": _passages_text([shard.passages for shard in shards]),
+            "keys": keys.total(),
+            "chosen": chosen,
+            "kept": _kept_values(view, chosen) if chosen else [],
+            "waits": describe_waits(chosen.waits_for.events) if chosen else [],
+            "shortest": describe_trace(chosen.shortest) if chosen else None,
+        }
+        if drawing:
+            tables.append(_edges_table(drawing))
+        if values["events"]:
+            tables.append(_steps_table(correlator.pattern, str(values["events"])))
+        return tables, values
 
 
-def _hides_keys(view: View, name: str) -> bool:
-    """True if the keys of a correlator are computed from a field that this person must not see."""
-    if not view.hidden_fields:
-        return False
-    found = view.each_shard(lambda conn: correlators.get_correlator(conn, name, namespace=view.namespace).correlator.key)
-    fields = [field for _, key in found if key is not None for field in fields_of(parse_scalar(key))]
+def _hides_keys(view: View, found: Sequence[Correlator]) -> bool:
+    """True if the keys of a correlator are computed from a field that this person must not see; of a dropped one nobody knows."""
+    if not view.hidden_fields or not found:
+        return bool(view.hidden_fields)
+    fields = [field for correlator in found if correlator.key is not None for field in fields_of(parse_scalar(correlator.key))]
     paths = [[step for step in field.path if isinstance(step, str)] for field in fields if field.root == "object"]
     return any(is_hidden(path, view.hidden_fields) for path in paths)
 
@@ -200,7 +231,9 @@ def describe_trace(trace: Trace | None) -> list[str] | None:
 def _outputs_table(view: View, rows: list[Row]) -> Table:
     columns = (
         Column("output_at", "at", kind="time"),
-        Column("key", link=lambda row: None if row["key"] == MASK else correlator_url(view, row["correlator"], key=row["key"])),
+        Column(
+            "key", link=lambda row: None if row["key"] == MASK else view.url("/correlators", row["correlator"], key=row["key"])
+        ),
         Column("token"),
         Column("name", "became"),
         Column("position", kind="number", wide=True, hint="Empty: a timer"),
@@ -225,7 +258,7 @@ def _edges_table(drawing: Drawing) -> Table:
         Column("label", "on", kind="code"),
         Column("passed", kind="number", hint="How often keys took it, by the newest events"),
     )
-    return Table("edges", columns, [to_row(edge) for edge in drawing.edges], title="Edges", empty_text="It has no edges.")
+    return Table("edges", columns, drawing.edges, title="Edges", empty_text="It has no edges.")
 
 
 def _steps_table(pattern: str, text: str) -> Table:
@@ -258,89 +291,9 @@ def _steps_table(pattern: str, text: str) -> Table:
     return Table("steps", columns, rows, title="Steps")
 
 
-def pause(view: View) -> Done:
-    name = view.path["correlator"]
-    is_pause = view.form.get("what") != "resume"
-    call = pause_ if is_pause else resume_
-    view.change(
-        f"correlator.{'pause' if is_pause else 'resume'}",
-        name,
-        lambda conn: int(call(conn, "correlator", name, namespace=view.namespace)),
-    )
-    return Done(f"correlator {name} {'is paused' if is_pause else 'goes on'}", correlator_url(view, name))
-
-
-def edit_form(view: View) -> Page:
-    """The form of a correlator; for a new one it is empty."""
-    name = view.path.get("correlator")
-    stored = None
-    if name:
-        with view.reading(view.targets[0]) as conn:
-            stored = correlators.get_correlator(conn, name, namespace=view.namespace).correlator
-    values = {
-        "name": name,
-        "fields": {**_fields(stored), **view.form},
-        "diff": None,
-        "effect": None,
-        "base": f"/correlators/{quote(name, safe='')}" if name else "/correlators/create",
-    }
-    return Page("correlator_edit.html", f"Edit {name}" if name else "Create a correlator", values=values, is_live=False)
-
-
-def edit(view: View) -> Done | Page:
-    """Shows what an edit means for the keys, then applies it."""
-    name = view.path["correlator"]
-    if view.form.get("step") != "apply":
-        effects = view.preview(lambda conn: _alter(conn, view, name))
-        carried, restarted = (sum(getattr(effect, field) for _, effect in effects) for field in ("carried", "restarted"))
-        page = edit_form(view)
-        with view.reading(view.targets[0]) as conn:
-            before = correlators.get_correlator(conn, name, namespace=view.namespace).correlator
-        after = _changed(view, before)
-        diff = diff_lines(_text(before), _text(after))
-        findings = find_on_shards(view, ecl.typed_conditions(ecl.parse(after.pattern)))
-        return replace(page, values={**page.values, "diff": diff, "effect": (carried, restarted), "findings": findings})
-    effects = view.change(
-        "correlator.alter",
-        name,
-        lambda conn: _alter(conn, view, name),
-        state=lambda conn: _text(correlators.get_correlator(conn, name, namespace=view.namespace).correlator),
-    )
-    carried, restarted = (sum(getattr(effect, field) for _, effect in effects) for field in ("carried", "restarted"))
-    return Done(f"correlator {name} changed: {carried} keys carried, {restarted} restarted", correlator_url(view, name))
-
-
-def create(view: View) -> Done:
-    name = view.form.get("name", "").strip()
-    empty = correlators.Correlator(name=name, topic=view.form.get("topic", "").strip(), pattern="")
-    correlator = _changed(view, empty)
-    view.change(
-        "correlator.create",
-        name,
-        lambda conn: correlators.create_correlator(conn, correlator, namespace=view.namespace),
-        details=_text(correlator),
-    )
-    return Done(f"correlator {name} created; a running node activates it within a second", correlator_url(view, name))
-
-
-def _alter(conn: Connection, view: View, name: str) -> correlators.KeyEffect:
-    state = correlators.get_correlator(conn, name, namespace=view.namespace)
-    return correlators.alter_correlator(conn, _changed(view, state.correlator), namespace=view.namespace, source=state.source)
-
-
-def _changed(view: View, before: correlators.Correlator) -> correlators.Correlator:
-    form = view.form
-    return replace(
-        before,
-        pattern=form.get("pattern", "").replace("\r\n", "\n"),
-        key=form.get("key", "").strip() or None,
-        outputs=_outputs(form.get("outputs", ""), before),
-    )
-
-
-def _outputs(text: str, before: correlators.Correlator) -> dict[str, correlators.Output]:
+def _outputs(text: str, before: Mapping[str, correlators.Output]) -> dict[str, correlators.Output]:
     """Lines such as `alarm=CALL` (an action) and `late=orders/order.late` (an event). An unchanged line keeps its options."""
-    kept = dict(zip(_output_lines(before), before.outputs.items(), strict=True))
+    kept = dict(zip(_output_lines(before), before.items(), strict=True))
     outputs: dict[str, correlators.Output] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         token, equals, target = (part.strip() for part in line.partition("="))
@@ -354,44 +307,95 @@ def _outputs(text: str, before: correlators.Correlator) -> dict[str, correlators
     return outputs
 
 
-def _output_lines(correlator: correlators.Correlator) -> list[str]:
+def _output_lines(outputs: Mapping[str, correlators.Output]) -> list[str]:
     return [
         f"{token}={output.action if isinstance(output, correlators.ActionOutput) else f'{output.topic}/{output.event}'}"
-        for token, output in correlator.outputs.items()
+        for token, output in outputs.items()
     ]
 
 
-def _outputs_text(correlator: correlators.Correlator) -> str:
-    return ", ".join(line.replace("=", " → ", 1) for line in _output_lines(correlator))
+def _outputs_text(outputs: Mapping[str, correlators.Output]) -> str:
+    return ", ".join(line.replace("=", " → ", 1) for line in _output_lines(outputs))
 
 
-def _fields(correlator: correlators.Correlator | None) -> dict[str, str]:
-    if correlator is None:
-        return {"name": "", "topic": "", "pattern": "", "key": "", "outputs": ""}
-    lines = "\n".join(_output_lines(correlator))
-    return {
-        "name": correlator.name,
-        "topic": correlator.topic,
-        "pattern": correlator.pattern,
-        "key": correlator.key or "",
-        "outputs": lines,
-    }
+def draw_automaton(
+    table: ecl.Table,
+    keys: Mapping[tuple[int, ...], int],
+    passages: Mapping[tuple[int, int, int], int],
+    here: Sequence[int] = (),
+) -> Drawing | None:
+    """The drawing; None where the automaton is too large to be read.
+
+    `keys`: how many stand where; `passages`: how often an edge was passed; `here`: the units of the key that is marked."""
+    graph = ecl.table_graph(table)
+    nodes, edges = {node.name: node for node in graph.nodes}, graph.edges
+    if len(nodes) > STATES_MAX:
+        return None
+    counts = _keys_by_state(keys)
+    marked = {f"u{unit}s{state}" for unit, state in enumerate(here)}
+    places = _place_states(list(nodes), edges)
+    circles = []
+    for name, node in nodes.items():
+        css = "state" + " start" * node.start + " here" * (name in marked) + " final" * (node.label in ("success", "failure"))
+        # The number of keys is above the circle, where edges arrive least; below, where an edge leads back to it.
+        y = places[name][1] + (36 if any(source == target == name for source, target, _ in edges) else -28)
+        circles.append(Circle(*places[name], node.label, counts.get(name, 0), y, css))
+    # One arrow for all edges between two states: several would lie on each other.
+    labels: dict[tuple[str, str], list[str]] = {}
+    for source, target, text in edges:
+        labels.setdefault((source, target), []).append(text)
+    passed = {(f"u{unit}s{source}", f"u{unit}s{target}"): count for (unit, source, target), count in passages.items()}
+    arrows, rows = [], []
+    backs = 0
+    for number, ((source, target), texts) in enumerate(labels.items(), 1):
+        label, count = "; ".join(texts), passed.get((source, target), 0)
+        backs += places[target][0] <= places[source][0] and source != target
+        shown = label if len(label) <= LABEL_MAX else f"edge {number}"
+        arrows.append(_arrow(places[source], places[target], shown, count, backs))
+        ends = {"source": nodes[source].label, "target": nodes[target].label}
+        rows.append({"edge": number, **ends, "label": label, "passed": count})
+    width = max(x for x, _ in places.values()) + GAP_X
+    height = max(y for _, y in places.values()) + MARGIN + 2 * RADIUS + BACK_Y * max(backs - 1, 0)
+    return Drawing(width, height, circles, arrows, rows)
 
 
-def _text(correlator: correlators.Correlator) -> str:
-    return "\n".join([correlator.pattern, f"key: {correlator.key or '(none)'}", *_output_lines(correlator)])
+def _keys_by_state(keys: Mapping[tuple[int, ...], int]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for units, count in keys.items():
+        for unit, state in enumerate(units):
+            counts[f"u{unit}s{state}"] = counts.get(f"u{unit}s{state}", 0) + count
+    return counts
 
 
-def correlator_url(view: View, name: str, *, key: str | None = None) -> str:
-    return view.url(f"/correlators/{quote(name, safe='')}", key=key)
+def _place_states(names: Sequence[str], edges: Sequence[tuple[str, str, str]]) -> dict[str, tuple[int, int]]:
+    """Each state in the column of its distance from a state that nothing else leads to."""
+    places: dict[str, tuple[int, int]] = {}
+    rows: dict[int, int] = {}
+    for start in names:
+        waiting = [] if start in places else [(start, 0)]
+        while waiting:
+            name, column = waiting.pop(0)
+            if name in places:
+                continue
+            row = rows.get(column, 0)
+            rows[column] = row + 1
+            places[name] = (MARGIN + column * GAP_X, MARGIN + 24 + row * GAP_Y)
+            waiting += [(target, column + 1) for source, target, _ in edges if source == name]
+    return places
 
 
-ROUTES = (
-    read("/correlators", list_correlators),
-    read("/correlators/create", edit_form),
-    change("/correlators/create", create, form=edit_form),
-    read("/correlators/{correlator}", show_correlator),
-    read("/correlators/{correlator}/edit", edit_form),
-    change("/correlators/{correlator}/edit", edit, form=edit_form),
-    change("/correlators/{correlator}/pause", pause, form=show_correlator),
-)
+def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed: int, backs: int) -> Arrow:
+    """`backs`: how many edges before lead back, below which this one has to pass."""
+    (x1, y1), (x2, y2) = source, target
+    if source == target:
+        path = f"M{x1 - 8},{y1 - 20} C{x1 - 24},{y1 - 58} {x1 + 24},{y1 - 58} {x1 + 8},{y1 - 20}"
+        return Arrow(path, x1 + 20, y1 - 38, label, passed)
+    if x2 > x1:
+        path = f"M{x1 + RADIUS},{y1} C{x1 + 90},{y1} {x2 - 90},{y2} {x2 - RADIUS - 6},{y2}"
+        return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label, passed)
+    low = max(y1, y2) + 64 + BACK_Y * (backs - 1)
+    path = f"M{x1 - 12},{y1 + RADIUS - 3} C{x1 - 30},{low} {x2 + 30},{low} {x2 + 14},{y2 + RADIUS + 2}"
+    return Arrow(path, (x1 + x2) // 2 - 40, low + 4, label, passed)
+
+
+ROUTES = CorrelatorPages().routes()

@@ -12,11 +12,10 @@ import msgspec
 from headrace import actions
 from headrace.core import Conflict, Invalid, RawJSON, decode
 from headrace.db import Connection, Target, fetch_value, query
-from headrace.web.console.pages.versions import DiffLine, diff_lines
 from headrace.web.console.routes import change, read
 from headrace.web.console.site import Job
 from headrace.web.console.tables import Column, Row, Table, fetch_dicts
-from headrace.web.console.texts import format_number, payload_text
+from headrace.web.console.texts import DiffLine, diff_lines, format_number, payload_text
 from headrace.web.console.view import Done, Page, View
 
 STEP = 200

@@ -69,33 +69,24 @@ class Tail:
     part: Slice | None = None
 
 
-@dataclass(frozen=True)
-class ShardPart:
-    """What one shard brought, and where the search started."""
-
-    shard: str
-    part: Slice
-    start: int | None
-
-
 def list_events(view: View) -> Page | Response:
     """The events of a topic that pass a filter."""
     topics = view.topic_names()
     words = Query.from_view(view)
     if not words.topic and topics:
         return RedirectResponse(view.here(topic=_busiest(view, topics)), status_code=303)
-    parts: list[ShardPart] = []
+    parts: list[tuple[str, Slice]] = []
     try:
         rows = _filter(words)
         if words.topic:
-            parts = [ShardPart(shard, *result) for shard, result in view.each_shard(lambda conn: _read(view, conn, words, rows))]
+            parts = view.each_shard(lambda conn: _read(view, conn, words, rows))
     except HeadraceError as error:
         # Shown above the filter, so that it can be corrected.
         view.error = str(error)
         rows = EventFilter()
     shown = _merge(parts, words)
     table = Table("events", _columns(rows), [_export_row(shard, event) for shard, event in shown], title="Events")
-    is_at_end = not words.before and all(part.part.next_position is None or not words.start for part in parts)
+    is_at_end = not words.before and all(part.next_position is None or not words.start for _, part in parts)
     values = {
         "words": words,
         "topics": topics,
@@ -104,7 +95,7 @@ def list_events(view: View) -> Page | Response:
         "rows": [_row(view, words, rows, shard, event) for shard, event in shown],
         "has_condition": rows.condition is not None,
         "has_hidden_fields": rows.condition is not None and bool(view.site.settings.masks),
-        "progress": [_progress(view, words, part, len(parts) > 1) for part in parts],
+        "progress": [_progress(view, words, shard, part, len(parts) > 1) for shard, part in parts],
         "snippets": read_snippets(view, words) if words.topic else [],
         "is_sharded": len(parts) > 1,
     }
@@ -123,16 +114,16 @@ def _filter(words: Query) -> EventFilter:
     return EventFilter(words.types, words.key or None, condition, with_others=words.match == "all")
 
 
-def _read(view: View, conn: Connection, words: Query, rows: EventFilter) -> tuple[Slice, int | None]:
+def _read(view: View, conn: Connection, words: Query, rows: EventFilter) -> Slice:
     span = find_stored_range(conn, words.topic, namespace=view.namespace)
     reader = EventReader(view, conn, span, rows)
     if words.start:
         start = _position(conn, span, words.start, is_sharded=len(view.targets) > 1)
-        return reader.forward(start, words.limit), start
+        return reader.forward(start, words.limit)
     if words.before:
         before = _position(conn, span, words.before, is_sharded=len(view.targets) > 1)
-        return reader.backward(before, words.limit), before
-    return _newest(view, reader, span, words), None
+        return reader.backward(before, words.limit)
+    return _newest(view, reader, span, words)
 
 
 def _position(conn: Connection, span: StoredRange, text: str, *, is_sharded: bool) -> int:
@@ -174,9 +165,9 @@ def _grow(before: Slice, new: Slice, limit: int) -> Slice | None:
     )
 
 
-def _merge(parts: Sequence[ShardPart], words: Query) -> list[tuple[str, ShownEvent]]:
+def _merge(parts: Sequence[tuple[str, Slice]], words: Query) -> list[tuple[str, ShownEvent]]:
     """Events of all shards, in the order of their times."""
-    events = [(part.shard, event) for part in parts for event in part.part.events]
+    events = [(shard, event) for shard, part in parts for event in part.events]
     if len(parts) > 1:
         events.sort(key=lambda pair: pair[1].appended_at, reverse=not words.start)
     return events[: words.limit]
@@ -223,27 +214,22 @@ def republish_url(view: View, topic: str, shard: str, event: ShownEvent) -> str:
     return view.url("/events/publish", topic=topic, position=event.position, **view.on_shard(shard))
 
 
-def _progress(view: View, words: Query, result: ShardPart, is_sharded: bool) -> Row:
+def _progress(view: View, words: Query, shard: str, part: Slice, is_sharded: bool) -> Row:
     """How many events there are, how far the search came, and where it goes on."""
-    part, span = result.part, result.part.span
-    newest, oldest = (0, -1) if words.start else (-1, 0)
+    span = part.span
     further = None
     if part.next_position is not None and not is_sharded:
         further = view.here(**{"from" if words.start else "before": part.next_position, "show": None})
     return {
-        "shard": result.shard,
+        "shard": shard,
         "in_log": span.until - span.log_first,
         "in_archive": span.log_first - span.first,
-        "first": span.first,
-        "last": span.until - 1,
         "shown": len(part.events),
         "searched": part.searched,
         "next_position": part.next_position,
         "further": further,
         "is_full": len(part.events) >= words.limit,
         "back": view.here(**{"from": None, "before": None, "show": None}) if words.start or words.before else None,
-        "newest": part.events[newest].position if part.events else None,
-        "oldest": part.events[oldest].position if part.events else None,
     }
 
 

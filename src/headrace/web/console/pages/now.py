@@ -4,7 +4,6 @@ who is alive, since when, with which version, and how fast."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 from psycopg.conninfo import make_conninfo
 from starlette.responses import Response
@@ -20,7 +19,7 @@ from headrace.web.console.pages.consumers import consumer_url, lag_table, slowes
 from headrace.web.console.pages.dead_letters import count_letters
 from headrace.web.console.pages.topics import busiest_table
 from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table, fetch_dicts
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts, to_row
 from headrace.web.console.view import Done, Page, View
 
 AGE_MIN_S = 1.0
@@ -49,22 +48,10 @@ PLACES = {
 """The page of each check of the doctor."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Something that needs attention: where, what, what to do, and the page to do it."""
-
-    level: str
-    shard: str
-    check: str
-    message: str
-    advice: str | None
-    url: str | None
-
-
 def show(view: View) -> Page:
     """The first page."""
     consumers = lag_table(view)
-    findings = sorted(_findings(view, consumers.rows), key=lambda finding: (finding.level != "problem", finding.check))
+    findings = sorted(_findings(view, consumers.rows), key=lambda finding: (finding["level"] != "problem", finding["check"]))
     topics = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
     queues = view.each_shard(lambda conn: _queue(view, conn))
     nodes = view.each_shard(lambda conn: list_nodes(conn, namespace=view.namespace))
@@ -74,15 +61,16 @@ def show(view: View) -> Page:
         "charts": _charts(view, topics, consumers.rows),
     }
     columns = (Column("level", kind="state"), Column("shard"), Column("check"), Column("message"), Column("advice", "what to do"))
-    table = Table("findings", columns, [asdict(finding) for finding in findings])
+    table = Table("findings", columns, findings)
     tables = (table, busiest_table(view, topics), slowest_table(view, consumers.rows))
     return Page("now.html", "Now", tables=tables, values=values)
 
 
-def _findings(view: View, consumers: Sequence[Row]) -> list[Finding]:
+def _findings(view: View, consumers: Sequence[Row]) -> list[Row]:
+    """What needs attention: where, what, what to do, and the page to do it."""
     checks = view.site.cached(("doctor", view.user.role, view.shard), DOCTOR_EVERY_S, lambda: _examine(view))
-    findings = [
-        Finding(check.level, check.shard, check.check, check.message, check.advice or None, _check_url(view, check))
+    findings: list[Row] = [
+        {**to_row(check), "advice": check.advice or None, "url": _check_url(view, check)}
         for check in checks
         if check.level in ("warning", "problem")
     ]
@@ -90,7 +78,16 @@ def _findings(view: View, consumers: Sequence[Row]) -> list[Finding]:
         if row["state"] in ("running", "retrying") and row["lag_s"] > LAG_MAX_S and _grows(row):
             message = f"{row['topic']}/{row['consumer']} is {row['lag_events']} events and {row['lag_s']:.0f} s behind, and the lag grows"
             url = consumer_url(view, row["topic"], row["consumer"])
-            findings.append(Finding("warning", row["shard"], "lag", message, "run more nodes, or make its handler faster", url))
+            advice = "run more nodes, or make its handler faster"
+            finding = {
+                "level": "warning",
+                "shard": row["shard"],
+                "check": "lag",
+                "message": message,
+                "advice": advice,
+                "url": url,
+            }
+            findings.append(finding)
     return findings
 
 

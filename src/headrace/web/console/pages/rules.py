@@ -1,150 +1,126 @@
-"""Rules: all of them, and one with its versions, its firings over time, and a trial on the newest events."""
+"""Rules: one with its firings over time; a trial on the newest events and a backtest over the past, beside the rule of today.
+
+Nothing is fired. A trial asks the newest events of a topic, and names the clause that fails. A backtest reads the whole past of the topic,
+archive and log as one. It runs in a thread of the console, in short reading transactions, and ends when nobody has looked at it for a
+while. The page's address starts it and finds it again, so a backtest can be shared like any view."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from urllib.parse import quote
-from uuid import UUID
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from time import monotonic
+from typing import Any
 
-from headrace.actions import Pause, list_pauses
-from headrace.actions import pause as pause_
-from headrace.actions import resume as resume_
-from headrace.core import Invalid
-from headrace.db import Connection, map_database_errors, query
-from headrace.lang.condition import ConditionError
-from headrace.rules import RuleState, get_rule, list_rule_versions, list_rules
-from headrace.web.console.pages import rules_editing
-from headrace.web.console.pages.rule_trials import Trial, run_trial, trial_table, trial_values
-from headrace.web.console.pages.versions import describe_versions, version_table
-from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table
-from headrace.web.console.view import Done, Page, View
+from headrace.core import Conflict, Invalid
+from headrace.db import Connection, Target, parse_time, query
+from headrace.definitions.schemas import Finding, find_in_conditions
+from headrace.lang.condition import Condition, ConditionError, explain, parse, to_python
+from headrace.log.archive import RowFilter, StoredRange, find_stored_range, read_stored_events
+from headrace.rules import RULES, Rule, RuleState
+from headrace.web.console.pages.definitions import DefinitionPages, Plan
+from headrace.web.console.pages.event_search import (
+    EventFilter,
+    EventReader,
+    ShownEvent,
+    answer_text,
+    failing_clause,
+    position_at,
+    to_shown,
+)
+from headrace.web.console.site import Job
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts
+from headrace.web.console.view import View
 
 FIRINGS_MAX = 5_000
 """So many of the topic's newest firings are read for the chart of one rule."""
 SHOWN_MAX = 20
 BUCKETS = 60
+WINDOW = 20_000
+"""So many positions are read in one transaction."""
+UNWATCHED_S = 120.0
+"""A backtest that nobody has looked at for this time ends."""
+RUNNING_MAX = 2
+EVENTS = (100, 500, 1_000)
+"""On how many of the newest events of its type a rule can be tried."""
+TRIAL_ROWS_MAX = 15
 
 
-def list_all(view: View) -> Page:
-    """All rules of the namespace."""
-    rows = view.collect(lambda conn: [_summary(state) for state in list_rules(conn, namespace=view.namespace)])
-    columns = (
-        Column("rule", link=lambda row: rule_url(view, row["rule"])),
-        Column("state", kind="state"),
-        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
-        Column("event_type", "event type"),
-        Column("condition", kind="code", wide=True),
-        Column("action"),
-        Column("version", kind="number", wide=True),
-        Column("written_at", "changed", kind="time", wide=True),
-        Column("problem", wide=True),
-    )
-    empty = "headrace rule create large --topic orders --event-type order.placed --action REVIEW"
-    table = Table("rules", columns, rows, empty=empty, empty_text="There is no rule yet.")
-    return Page("rules.html", "Rules", tables=(table,))
+class RulePages(DefinitionPages[Rule]):
+    """The pages of rules."""
+
+    kind = RULES
+    listed = ("topic", "event_type", "condition", "action")
+    example = "headrace rule create large --topic orders --event-type order.placed --action REVIEW"
+    plan_hint = "Shows what would change, and tries the rule. Nothing is changed yet."
+    edit_hint = "It is active from the next position on."
+    paused_hint = "it still fires, and its actions are held"
+    drop_hint = "Its versions and firings stay on record."
+    form_template = "rule_edit.html"
+
+    def resumed_hint(self, count: int) -> str:
+        return f"; {count} actions were held"
+
+    def show_details(
+        self, view: View, name: str, states: Sequence[tuple[str, RuleState]]
+    ) -> tuple[list[Table], dict[str, object]]:
+        parameters = {"rule": name, "namespace": view.namespace, "limit": FIRINGS_MAX}
+        firings = view.collect(lambda conn: fetch_dicts(conn, query("web/console/rule_firings"), parameters))
+        values: dict[str, object] = {
+            "series": [("firings", buckets([row["fired_at"] for row in firings], datetime.now(UTC)))] if firings else [],
+            "firings_read": FIRINGS_MAX,
+            "trial": None,
+            "trial_events": EVENTS,
+        }
+        # The export has all of them.
+        tables = [_firing_table(view, firings if view.query.get("format") else firings[:SHOWN_MAX])]
+        if states:
+            try:
+                trial = run_trial(view, states[0][1].rule, None, view.query.get("events", ""))
+            except ConditionError:
+                # An invalid rule has no answers; the page shows its error.
+                return tables, values
+            return [*tables, trial_table(trial)], {**values, "trial": trial}
+        return tables, values
+
+    def find(self, view: View, definition: Rule) -> list[Finding]:
+        return find_on_shards(view, [(definition.event_type, definition.condition)])
+
+    def plan_details(self, view: View, definition: Rule, before: Rule | None) -> tuple[list[Table], dict[str, object]]:
+        details: dict[str, Any] = {"trial": None, "backtest": None, "is_running": False}
+        tables: list[Table] = []
+        if not view.query.get("live"):
+            details["trial"] = run_trial(view, definition, before, view.query.get("events", ""))
+            tables.append(trial_table(details["trial"]))
+        start = view.query.get("backtest", "").strip()
+        if start and not view.form:
+            backtest = details["backtest"] = find_backtest(view, definition, before, start)
+            # Before its tables are read: those of one that has ended are complete.
+            details["is_running"] = backtest.is_running
+            tables += backtest_tables(backtest)
+        return tables, details
+
+    def form_values(self, view: View, plan: Plan[Rule] | None) -> dict[str, object]:
+        return {
+            "trial_events": EVENTS,
+            "events": view.query.get("events", ""),
+            "backtest": plan.details["backtest"] if plan else None,
+            "is_running": plan is not None and plan.details["is_running"],
+            "backtest_from": view.query.get("backtest", "").strip() or "earliest",
+            "commands": _backtest_commands(view, plan.definition) if plan else None,
+        }
+
+    def is_form_live(self, plan: Plan[Rule] | None) -> bool:
+        return plan is not None and bool(plan.details["is_running"])
 
 
-def _summary(state: RuleState) -> Row:
-    rule = state.rule
-    problem = (state.error or state.warning or "").strip()
-    return {
-        "rule": rule.name,
-        "state": state_word(state),
-        "topic": rule.topic,
-        "event_type": rule.event_type,
-        "condition": rule.condition,
-        "action": rule.action,
-        "priority": rule.priority,
-        "delay_s": rule.delay_s,
-        "timing": rule.timing,
-        "version": state.version,
-        "source": state.source,
-        "written_at": state.written_at,
-        "written_by": state.written_by,
-        "problem": problem.splitlines()[0] if problem else None,
-    }
-
-
-def state_word(state: RuleState) -> str:
-    """One word: a problem first, then what an operator did."""
-    if state.status == "invalid":
-        return "invalid"
-    if state.paused:
-        return "paused"
-    if not state.rule.active:
-        return "not active"
-    return "pending" if state.status == "pending" else "active"
-
-
-def show_rule(view: View) -> Page:
-    """One rule."""
-    name = view.path["rule"]
-    states = view.each_shard(lambda conn: list_rules(conn, name=name, namespace=view.namespace))
-    present = [(shard, rules[0]) for shard, rules in states if rules]
-    versions = view.each_shard(lambda conn: list_rule_versions(conn, name, namespace=view.namespace))
-    firings = [
-        {"shard": shard, **row} for shard, rows in view.each_shard(lambda conn: _firings(conn, view, name)) for row in rows
-    ]
-    pauses = [pause for _, parts in view.each_shard(lambda conn: _pauses(conn, view, name)) for pause in parts]
-    trial = trial_values()
-    if present:
-        trial = _trial(view, present[0][1])
-    values = {
-        "name": name,
-        "state": present[0][1] if present else None,
-        "word": state_word(present[0][1]) if present else "dropped",
-        "facts": _facts(present[0][1]) if present else [],
-        "versions": describe_versions(versions[0][1]),
-        "series": [("firings", buckets([row["fired_at"] for row in firings], datetime.now(UTC)))] if firings else [],
-        "firings_read": FIRINGS_MAX,
-        "pauses": pauses,
-        "topic": present[0][1].rule.topic if present else versions[0][1][-1].topic,
-        **trial,
-    }
-    # The export has all of them.
-    tables = [_firing_table(view, firings if view.query.get("format") else firings[:SHOWN_MAX]), version_table(versions[0][1])]
-    tables += [trial_table(done)] if isinstance(done := trial["trial"], Trial) else []
-    return Page("rule.html", name, tables=tables, values=values)
-
-
-def _trial(view: View, state: RuleState) -> dict[str, object]:
-    try:
-        return trial_values(run_trial(view, state.rule, None, view.query.get("events", "")))
-    except ConditionError:
-        # An invalid rule has no answers; the page shows its error.
-        return trial_values()
-
-
-def _facts(state: RuleState) -> list[tuple[str, object]]:
-    rule = state.rule
-    return [
-        ("Topic", rule.topic),
-        ("Event type", rule.event_type),
-        ("Action", rule.action),
-        ("Timing", "after the log" if rule.timing == "after" else "in the publisher's transaction"),
-        ("Priority", rule.priority),
-        ("Delay", f"{rule.delay_s} s" if rule.delay_s else "none"),
-        ("Version", state.version),
-        ("Active from position", state.since_position),
-        ("Changed", state.written_at),
-        ("By", state.written_by),
-        ("Managed by", state.source),
-    ]
-
-
-def _firings(conn: Connection, view: View, name: str) -> list[Row]:
-    parameters = {"rule": name, "namespace": view.namespace, "limit": FIRINGS_MAX}
-    with map_database_errors():
-        rows = conn.execute(query("web/console/rule_firings"), parameters).fetchall()
-    names = ("fired_at", "position", "event_id", "version", "action", "action_id")
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def _pauses(conn: Connection, view: View, name: str) -> list[Pause]:
-    return [pause for pause in list_pauses(conn, namespace=view.namespace) if (pause.kind, pause.name) == ("rule", name)]
+def find_on_shards(view: View, conditions: Sequence[tuple[str, str]]) -> list[Finding]:
+    """What conditions (event type, text) read that the schemas do not have, each finding once."""
+    by_shard = view.each_shard(lambda conn: find_in_conditions(conn, conditions, namespace=view.namespace))
+    return list(dict.fromkeys(finding for _, findings in by_shard for _, finding in findings))
 
 
 def buckets(times: Sequence[datetime], now: datetime) -> list[tuple[float, float]]:
@@ -158,15 +134,12 @@ def buckets(times: Sequence[datetime], now: datetime) -> list[tuple[float, float
 
 
 def _firing_table(view: View, rows: Sequence[Row]) -> Table:
-    def event(row: Row) -> str:
-        chosen: UUID = row["event_id"]
-        return view.url(f"/events/{chosen}")
-
+    event = view.link("/events", "event_id")
     columns = (
         Column("fired_at", "fired", kind="time"),
         Column("position", kind="number", link=event),
         Column("version", kind="number"),
-        Column("action", link=lambda row: view.url(f"/actions/{row['action_id']}")),
+        Column("action", link=view.link("/actions", "action_id")),
         Column("event_id", "event", link=event, wide=True),
     )
     return Table(
@@ -179,60 +152,251 @@ def _firing_table(view: View, rows: Sequence[Row]) -> Table:
     )
 
 
-def pause_rule(view: View) -> Done:
-    """Pauses a rule: it still fires, and its actions are held."""
-    name = _form_name(view)
-    reason = view.form.get("reason", "").strip() or None
-    view.change(
-        "rule.pause",
-        name,
-        lambda conn: pause_(conn, "rule", name, reason=reason, namespace=view.namespace),
-        state=lambda conn: _state(conn, view, name),
-        details={"reason": reason},
+def _backtest_commands(view: View, rule: Rule) -> str:
+    """The shell commands that run the rule over the whole past on Spark, and compare it with what was fired."""
+    file = f"{rule.name.replace('/', '-').replace(' ', '-')}.yaml"
+    # YAML reads strings that are quoted as JSON.
+    lines = ["rules:", f"- name: {json.dumps(rule.name)}"]
+    lines += [f"  {field}: {json.dumps(getattr(rule, field))}" for field in ("topic", "event_type", "condition", "action")]
+    text = "\n".join(lines)
+    return f"printf '%s\\n' {shlex.quote(text)} > {shlex.quote(file)}\n" + shlex.join(
+        ["headrace", "backtest", "--rule", file, "--namespace", view.namespace]
     )
-    return Done(f"rule {name} is paused: it still fires, and its actions are held", rule_url(view, name))
 
 
-def resume_rule(view: View) -> Done:
-    """Lets a paused rule go on, with the actions that were held."""
-    name = _form_name(view)
-    counts = view.change(
-        "rule.resume",
-        name,
-        lambda conn: resume_(conn, "rule", name, namespace=view.namespace),
-        state=lambda conn: _state(conn, view, name),
+@dataclass
+class Counts:
+    """How often the tested condition is true (`would`), that of today (`now`), and both; `unknown`: of the tested one."""
+
+    events: int = 0
+    would: int = 0
+    now: int = 0
+    both: int = 0
+    unknown: int = 0
+
+    def count(self, answer: bool | None, live: bool) -> None:
+        self.events += 1
+        self.would += answer is True
+        self.unknown += answer is None
+        self.now += live
+        self.both += live and answer is True
+
+
+@dataclass
+class Trial:
+    """How often a condition is true on the newest events of a type, beside the one that is active now."""
+
+    counts: Counts = field(default_factory=Counts)
+    searched_to: int | None = None
+    """The oldest position that was searched."""
+    has_other: bool = False
+    rows: list[Row] = field(default_factory=list)
+    clauses: dict[str, int] = field(default_factory=dict)
+    """How many events each clause has kept from firing."""
+    limit: int = EVENTS[0]
+
+
+def run_trial(view: View, rule: Rule, before: Rule | None, events: str) -> Trial:
+    """Tries a rule on the newest events of its type, on every selected shard. Raises ConditionError, UnknownTopic."""
+    limit = int(events) if events in map(str, EVENTS) else EVENTS[0]
+    condition = parse(rule.condition)
+    trial = Trial(limit=limit)
+    other = _parse(before) if before and before.topic == rule.topic else None
+    trial.has_other = other is not None
+    fits = before is not None and before.event_type == rule.event_type
+
+    def read_newest(conn: Connection) -> tuple[list[ShownEvent], int | None]:
+        span = find_stored_range(conn, rule.topic, namespace=view.namespace)
+        part = EventReader(view, conn, span, EventFilter(types=(rule.event_type,))).backward(span.until, limit)
+        return part.events, part.next_position
+
+    for shard, (shown, position) in view.each_shard(read_newest):
+        trial.searched_to = position
+        for event in shown:
+            _try(view, trial, shard, event, condition, other if fits else None)
+    trial.clauses = dict(sorted(trial.clauses.items(), key=lambda item: -item[1])[:5])
+    return trial
+
+
+def _try(view: View, trial: Trial, shard: str, event: ShownEvent, condition: Condition, other: Condition | None) -> None:
+    answer = to_python(condition)(event.sample)
+    live = to_python(other)(event.sample) is True if other else False
+    trial.counts.count(answer, live)
+    failing = failing_clause(explain(condition, event.sample)) if answer is not True else None
+    if failing is not None:
+        trial.clauses[failing.text] = trial.clauses.get(failing.text, 0) + 1
+    # First those whose answer changes, if there is another condition to compare with.
+    if len(trial.rows) < TRIAL_ROWS_MAX or (trial.has_other and live != (answer is True)):
+        text = answer_text(answer)
+        trial.rows.append(
+            {
+                "shard": shard,
+                "position": event.position,
+                "event_id": event.event_id,
+                "url": view.url(f"/events/{event.event_id}"),
+                "at": event.appended_at,
+                "key": event.key,
+                "answer": text.text,
+                "mood": text.kind,
+                "failing": failing.text if failing else "",
+                "operands": [part for part in failing.parts if part.value not in ("true", "false")] if failing else [],
+                "live": live,
+                "is_changed": trial.has_other and live != (answer is True),
+            }
+        )
+        trial.rows.sort(key=lambda row: (not row["is_changed"], -row["position"]))
+        del trial.rows[TRIAL_ROWS_MAX:]
+
+
+def trial_table(trial: Trial) -> Table:
+    """The events of a trial, for its export; the page shows them with more colour."""
+    names = ("shard", "position", "event_id", "at", "key", "answer", "failing", "live", "is_changed")
+    return Table("trial", tuple(map(Column, names)), [{name: row[name] for name in names} for row in trial.rows])
+
+
+@dataclass
+class Backtest(Job):
+    """A backtest: its total and what is done are counted in positions."""
+
+    has_other: bool = False
+    """There is a rule of today to compare with."""
+    counts: Counts = field(default_factory=Counts)
+    days: dict[date, Counts] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    """The newest events that fire, or whose answer changes."""
+    is_unwatched: bool = False
+    started_at: float = field(default_factory=monotonic)
+    seconds: float = 0.0
+    seen_at: float = field(default_factory=monotonic)
+
+
+def find_backtest(view: View, rule: Rule, before: Rule | None, start: str) -> Backtest:
+    """The backtest of this rule from a position or time on; it starts if there is none. Raises Conflict if too many run."""
+    key = ("backtest", view.user.role, view.namespace, view.shard, rule, before, start)
+    backtest = view.site.jobs.find(key)
+    if not isinstance(backtest, Backtest) or (backtest.is_unwatched and not backtest.is_running):
+        run = _Run(view, rule, before, start)
+        backtest = run.backtest
+        view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
+        if not view.site.jobs.start(key, backtest, run, running_max=RUNNING_MAX):
+            raise Conflict(f"{RUNNING_MAX} backtests are running in this console; wait for the end of one")
+    backtest.seen_at = monotonic()
+    return backtest
+
+
+class _Run:
+    """Reads every selected shard, from the start to what was its end when the backtest began."""
+
+    def __init__(self, view: View, rule: Rule, before: Rule | None, start: str) -> None:
+        self._view = view
+        self._rule = rule
+        self._evaluate = to_python(parse(rule.condition))
+        # The rule of today fires on its own topic and type only.
+        fits = before is not None and (before.topic, before.event_type) == (rule.topic, rule.event_type)
+        other = _parse(before) if before is not None and fits and before.active else None
+        self._evaluate_now = to_python(other) if other else None
+        self.backtest = Backtest(has_other=before is not None)
+        self._spans = [(target, self._find_span(target, start)) for target in view.targets]
+        self.backtest.total = sum(span.until - span.first for _, span in self._spans)
+
+    def _find_span(self, target: Target, start: str) -> StoredRange:
+        with self._view.reading(target) as conn:
+            span = find_stored_range(conn, self._rule.topic, namespace=self._view.namespace)
+            if start in ("", "earliest"):
+                return span
+            if not start.isdigit():
+                return replace(span, first=position_at(conn, span, parse_time(conn, start)))
+        if len(self._view.targets) > 1:
+            raise Invalid("each shard has its own positions; select a shard, or use a time")
+        return replace(span, first=min(max(int(start[:18]), span.first), span.until))
+
+    def __call__(self, backtest: Backtest) -> None:
+        for target, span in self._spans:
+            for first in range(span.first, span.until, WINDOW):
+                part = replace(span, first=first, until=min(first + WINDOW, span.until))
+                self._read(target, part)
+                backtest.done += part.until - part.first
+                backtest.seconds = monotonic() - backtest.started_at
+                if monotonic() - backtest.seen_at > UNWATCHED_S:
+                    backtest.is_unwatched = True
+                    return
+
+    def _read(self, target: Target, part: StoredRange) -> None:
+        rows = RowFilter(types=(self._rule.event_type,))
+        with self._view.reading(target) as conn:
+            for batch in read_stored_events(conn, part, rows=rows):
+                for stored in batch:
+                    self._try(target, to_shown(self._view, stored, is_archived=True))
+
+    def _try(self, target: Target, event: ShownEvent) -> None:
+        # Over the payload without hidden fields: a condition must not tell what is in them.
+        answer = self._evaluate(event.sample)
+        live = self._evaluate_now is not None and self._evaluate_now(event.sample) is True
+        backtest = self.backtest
+        backtest.counts.count(answer, live)
+        backtest.days.setdefault(event.appended_at.date(), Counts()).count(answer, live)
+        is_changed = backtest.has_other and live != (answer is True)
+        if is_changed or (answer is True and not backtest.has_other):
+            backtest.rows.append(_event_row(self._view, self._rule.topic, target, event, live))
+            del backtest.rows[:-TRIAL_ROWS_MAX]
+
+
+def _event_row(view: View, topic: str, target: Target, event: ShownEvent, live: bool) -> Row:
+    place = {"topic": topic, "position": event.position}
+    return {
+        "shard": target.name,
+        "position": event.position,
+        "at": event.appended_at,
+        "key": event.key,
+        "change": "no more" if live else "new",
+        "event_id": event.event_id,
+        "url": view.url(f"/events/{event.event_id}", **view.on_shard(target.name), **place),
+    }
+
+
+def backtest_tables(backtest: Backtest) -> tuple[Table, Table]:
+    """What changes per day, and the newest events whose answer changes."""
+    days = [
+        {
+            "day": day.isoformat(),
+            "events": counts.events,
+            "would": counts.would,
+            "now": counts.now,
+            "new": counts.would - counts.both,
+            "no_more": counts.now - counts.both,
+        }
+        for day, counts in sorted(backtest.days.items(), reverse=True)
+    ]
+    other = (
+        Column("now", "fires now", kind="number"),
+        Column("new", kind="number"),
+        Column("no_more", "no more", kind="number"),
     )
-    held = sum(count for _, count in counts)
-    return Done(f"rule {name} goes on; {held} actions were held", rule_url(view, name))
+    columns = (
+        Column("day", "day (UTC)"),
+        Column("events", kind="number"),
+        Column("would", "would fire", kind="number"),
+        *(other if backtest.has_other else ()),
+    )
+    changes = (
+        Column("position", kind="number", link=lambda row: row["url"]),
+        Column("at", "time", kind="time"),
+        Column("key"),
+        *((Column("change", "change"),) if backtest.has_other else ()),
+    )
+    title = "Newest events whose answer changes" if backtest.has_other else "Newest events that would fire"
+    empty = "No answer changes." if backtest.has_other else "It would not fire."
+    return (
+        Table("days", columns, days, title="By day", empty_text="There is no event of this type."),
+        Table("changes", changes, backtest.rows[::-1], title=title, empty_text=empty),
+    )
 
 
-def _state(conn: Connection, view: View, name: str) -> object:
-    state = get_rule(conn, name, namespace=view.namespace)
-    return {"state": state_word(state), "version": state.version}
+def _parse(rule: Rule) -> Condition | None:
+    try:
+        return parse(rule.condition)
+    except ConditionError:
+        return None
 
 
-def _form_name(view: View) -> str:
-    name = view.form.get("rule", "")
-    if not name:
-        raise Invalid("name the rule")
-    return name
-
-
-def _form_page(view: View) -> Page:
-    """The page that shows an error of pause or resume."""
-    view.request.path_params["rule"] = _form_name(view)
-    return show_rule(view)
-
-
-def rule_url(view: View, name: str) -> str:
-    return view.url(f"/rules/{quote(name)}")
-
-
-# A name of a rule starts with a letter or _, and may have slashes: `-` keeps the other pages apart.
-ROUTES = (
-    read("/rules", list_all),
-    change("/rules/-/pause", pause_rule, form=_form_page),
-    change("/rules/-/resume", resume_rule, form=_form_page),
-    *rules_editing.ROUTES,
-    read("/rules/{rule:path}", show_rule),
-)
+ROUTES = RulePages().routes()

@@ -24,7 +24,8 @@ FOREVER = "forever"
 def list_topics(view: View) -> Page:
     """All topics of the namespace."""
     rows = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
-    return Page("topics.html", "Topics", tables=(_topic_table(view, rows),))
+    values = {"noun": "topic", "create_url": view.url("/topics/create")}
+    return Page("list.html", "Topics", tables=(_topic_table(view, rows),), values=values)
 
 
 def show_topic(view: View) -> Page:

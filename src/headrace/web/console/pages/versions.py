@@ -1,42 +1,17 @@
-"""Versions: what each version of a rule changed, and the differences of two texts by lines or words."""
+"""Versions: what each version of a definition changed."""
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import unified_diff
+from typing import Any, TypeAlias
 
-from headrace.core import encode
-from headrace.rules import RuleVersion
-from headrace.web.console.tables import Column, Table, to_row
+from headrace.definitions import DefinitionKind, Field
+from headrace.web.console.texts import DiffPart, diff_words
 
-LINES_MAX = 2_000
-"""Lines compared; difflib takes quadratic time at worst."""
-FIELDS = ("topic", "event_type", "condition", "action", "priority", "delay_s", "timing", "active")
-"""What a version can change, in the order in which it is shown."""
-DIFF_WORDS_MAX = 3_000
-"""Longer texts are shown as removed and added: comparing them would take too long."""
-
-
-@dataclass(frozen=True)
-class DiffLine:
-    """A line with `+` (new), `-` (old), `@` (a gap) or a space (both)."""
-
-    sign: str
-    text: str
-
-
-def diff_lines(before: str, after: str) -> list[DiffLine]:
-    """What differs, with three lines around; empty where nothing does."""
-    lines = unified_diff(before.splitlines()[:LINES_MAX], after.splitlines()[:LINES_MAX], lineterm="", n=3)
-    return [DiffLine(line[0], line[1:]) for line in lines if not line.startswith(("---", "+++"))]
-
-
-DiffPart = tuple[str, str]
-"""`-`, `+` or a space, and the text."""
+ToText: TypeAlias = Callable[[Field, Any], str]
+"""A value of a field as a form shows it."""
 
 
 @dataclass(frozen=True)
@@ -54,75 +29,43 @@ class VersionText:
     version: int
     written_at: datetime
     written_by: str
-    status: str
+    status: str | None
     error: str | None
-    positions: str
+    positions: str | None
     headline: str
     changes: list[FieldChange]
 
 
-def describe_versions(versions: Sequence[RuleVersion]) -> list[VersionText]:
-    """The versions, newest first."""
-    result = []
-    before: RuleVersion | None = None
-    for version in versions:
-        # A rule that was dropped and created again starts afresh.
-        is_new = before is None or before.rule_id != version.rule_id
-        changes = [] if is_new or before is None or version.dropped else compare(_fields(before), _fields(version))
-        headline = "dropped" if version.dropped else "created" if is_new else "changed" if changes else "written again"
-        result.append(
-            VersionText(
-                version.version,
-                version.written_at,
-                version.written_by,
-                version.status,
-                version.error,
-                _positions(version),
-                headline,
-                [FieldChange("condition", [(" ", version.condition)])] if is_new and not version.dropped else changes,
-            )
-        )
-        before = version
-    return result[::-1]
-
-
-def version_table(versions: Sequence[RuleVersion]) -> Table:
-    """The versions for their export, newest first."""
-    rows = [to_row(version) for version in reversed(versions)]
-    return Table("versions", [Column(name) for name in ("version", *FIELDS, "status", "written_at", "written_by")], rows)
-
-
-def _fields(version: RuleVersion) -> dict[str, object]:
-    return {name: getattr(version, name) for name in FIELDS}
-
-
-def compare(before: Mapping[str, object], after: Mapping[str, object], names: Sequence[str] = FIELDS) -> list[FieldChange]:
+def compare(kind: DefinitionKind[Any, Any, Any], to_text: ToText, before: Any, after: Any) -> list[FieldChange]:
     """The fields that differ."""
     return [
-        FieldChange(name, diff_words(_text(before[name]), _text(after[name]))) for name in names if before[name] != after[name]
+        FieldChange(field.label, diff_words(to_text(field, old), to_text(field, new)))
+        for field in kind.fields[1:]
+        for old, new in [(getattr(before, field.name), getattr(after, field.name))]
+        if old != new
     ]
 
 
-def _text(value: object) -> str:
-    return encode(value) if isinstance(value, Mapping) else str(value)
+def describe_versions(kind: DefinitionKind[Any, Any, Any], to_text: ToText, versions: Sequence[Any]) -> list[VersionText]:
+    """The versions, newest first. A definition that was dropped and created again starts afresh."""
+    texts: list[VersionText] = []
+    before = None
+    for version in versions:
+        is_new = before is None or getattr(before, f"{kind.noun}_id") != getattr(version, f"{kind.noun}_id")
+        changes = [] if is_new or version.dropped else compare(kind, to_text, before, version)
+        headline = "dropped" if version.dropped else "created" if is_new else "changed" if changes else "written again"
+        if is_new and not version.dropped:
+            changes = [FieldChange(field.label, [(" ", getattr(version, field.name))]) for field in kind.fields if field.is_long]
+        status, error = getattr(version, "status", None), getattr(version, "error", None)
+        written = (version.version, version.written_at, version.written_by)
+        texts.append(VersionText(*written, status, error, _positions(version), headline, changes))
+        before = version
+    return texts[::-1]
 
 
-def diff_words(before: str, after: str) -> list[DiffPart]:
-    """The differences of two texts, word by word."""
-    old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
-    if len(old) + len(new) > DIFF_WORDS_MAX:
-        return [("-", before), ("+", after)]
-    parts: list[DiffPart] = []
-    for tag, old_from, old_to, new_from, new_to in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            parts.append((" ", "".join(old[old_from:old_to])))
-            continue
-        parts += [("-", "".join(old[old_from:old_to]))] if old_to > old_from else []
-        parts += [("+", "".join(new[new_from:new_to]))] if new_to > new_from else []
-    return parts
-
-
-def _positions(version: RuleVersion) -> str:
+def _positions(version: Any) -> str | None:
+    if not hasattr(version, "since_position"):
+        return None
     if version.since_position is None:
         return "never active"
     until = "now" if version.until_position is None else version.until_position
