@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from headrace.actions import ActionWorker, LeaseExtender, Queue, build_worker_pools
 from headrace.consume import ConsumerRunner, Sources
-from headrace.db import Connection, Subscription, Target, create_loop_pool, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, create_loop_pool, create_pool
 from headrace.node import Headrace
 from tests.integrations.models import CREATE, Effect, django_effect
 
@@ -141,7 +141,7 @@ class Bench:
 
     async def runner(self, app: Headrace) -> ConsumerRunner:
         (consumer,) = app.consumers
-        runner = ConsumerRunner(consumer, self.pool, Subscription("headrace_log"), asyncio.Event(), sources=self.sources)
+        runner = ConsumerRunner(consumer, self.pool, Subscription("headrace_log"), StopSignal(), sources=self.sources)
         await runner.register()
         return runner
 

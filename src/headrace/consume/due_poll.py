@@ -7,11 +7,10 @@ transaction in ten seconds per namespace while they are idle."""
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Protocol
 
-from headrace.db import IdlePace, LoopSteps, Pool, Subscription
+from headrace.db import Loop, Pool, StopSignal, Subscription
 
 POLL_S, REST_S = 1.0, 10.0
 """Pauses between polls: after events or something due, and after a quiet time."""
@@ -45,13 +44,14 @@ class PolledConsumer(Protocol):
 class DuePoll:
     """Polls one database until `stop` is set."""
 
-    def __init__(self, pool: Pool, appended: Subscription, stop: asyncio.Event, *, name: str = "due consumers") -> None:
+    def __init__(self, pool: Pool, appended: Subscription, stop: StopSignal, *, name: str = "due consumers") -> None:
         """`appended` is notified when a log has grown."""
         self._pool = pool
-        self._appended = appended
         self._stop = stop
         self._name = name
-        self._pace = IdlePace(POLL_S, REST_S)
+        self.loop = Loop(name, stop, step=self._step, wake_up=appended, pauses_s=(POLL_S, REST_S), is_poll=True, pool=pool)
+        self._polls: dict[str | None, Loop] = {}
+        """Those of one namespace fail without harm to the others."""
         self._consumers: dict[str | None, list[PolledConsumer]] = {}
         self._topics: dict[str | None, str] = {}
         """What identifies the topics of each namespace, as of the last poll."""
@@ -62,15 +62,12 @@ class DuePoll:
     def remove(self, consumer: PolledConsumer) -> None:
         self._consumers[consumer.namespace].remove(consumer)
 
-    async def run(self) -> None:
-        steps: dict[str | None, LoopSteps] = {}
-        while not self._stop.is_set():
-            for namespace in [namespace for namespace, consumers in self._consumers.items() if consumers]:
-                if namespace not in steps:
-                    name = f"{self._name} of {namespace or 'the default namespace'}"
-                    steps[namespace] = LoopSteps(name, self._stop, pool=self._pool)
-                await steps[namespace].attempt(partial(self.poll_once, namespace))
-            await self._pace.rest(self._stop, self._appended.wait)
+    async def _step(self) -> None:
+        for namespace in [namespace for namespace, consumers in self._consumers.items() if consumers]:
+            if namespace not in self._polls:
+                name = f"{self._name} of {namespace or 'the default namespace'}"
+                self._polls[namespace] = Loop(name, self._stop, pool=self._pool)
+            await self._polls[namespace].attempt(partial(self.poll_once, namespace))
 
     async def poll_once(self, namespace: str | None) -> None:
         """Wakes the consumers of a namespace that may have something to do."""
@@ -81,7 +78,7 @@ class DuePoll:
         for consumer in self._consumers[namespace]:
             if consumer.topic_id in topic_ids or consumer.consumer_id in consumer_ids:
                 consumer.wake()
-                self._pace.reset()
+                self.loop.reset_pace()
         [topics] = [topics for _, _, topics in rows if topics is not None]
         if self._topics.get(namespace) != topics:
             await self._compare_topics(namespace)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import LiteralString
 
 import psycopg.errors
@@ -28,10 +29,11 @@ from headrace.consume.handler_calls import handler_error, run_after_commit
 from headrace.consume.sources import Sources
 from headrace.core import DurationHistogram
 from headrace.db import (
-    LoopSteps,
+    Loop,
     Pace,
     Parameter,
     Pool,
+    StopSignal,
     Subscription,
     Unit,
     fetch_value_async,
@@ -84,7 +86,7 @@ class ConsumerRunner:
         consumer: Consumer,
         pool: Pool,
         subscription: Subscription,
-        stop: asyncio.Event,
+        stop: StopSignal,
         *,
         sources: Sources | None = None,
         due: DuePoll | None = None,
@@ -110,9 +112,9 @@ class ConsumerRunner:
         self._broken_off: list[tuple[int, int | None]] = []
         """Partitions whose claim was broken off without a failure of the handler, with their position: not lost, and not recorded."""
         self._redrive_checked_at = 0.0
-        self._redrives = self._steps("dead letters")
+        self._redrives = self._loop("dead letters")
         self._topic = (consumer.topic, consumer.namespace)
-        self._topic_checks = self._steps("topic")
+        self._topic_checks = self._loop("topic")
         self._topic_checked_at = time.monotonic()
         self._is_polled = due is not None
         self._must_check_topic = False
@@ -124,9 +126,9 @@ class ConsumerRunner:
     def _source(self) -> TransactionSource:
         return self._sources.source(self._delivery.handlers.source)
 
-    def _steps(self, kind: str) -> LoopSteps:
+    def _loop(self, kind: str, step: Callable[[], Awaitable[float]] | None = None) -> Loop:
         unit = Unit(f"consumer {kind}", self._consumer.namespace, f"{self._consumer.topic}/{self._consumer.name}")
-        return LoopSteps(f"{self.name}: {kind}", self._stop, pool=self._pool, unit=unit)
+        return Loop(f"{self.name}: {kind}", self._stop, step=step, wake_up=self._subscription, pool=self._pool, unit=unit)
 
     @property
     def consumer(self) -> Consumer:
@@ -163,12 +165,15 @@ class ConsumerRunner:
 
     async def run(self) -> None:
         if not self.consumer_id:
-            await self._steps("registration").run(self.register)
+            await self._loop("registration").retry(self.register)
         workers = 1 if self._consumer.ordered_by == "topic" else self._consumer.concurrency
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
-                steps = self._steps("events")
-                group.create_task(steps.keep_running(partial(self._work, steps)))
+                group.create_task(self._create_worker().run())
+
+    def _create_worker(self) -> Loop:
+        loop = self._loop("events", lambda: self._work(loop))
+        return loop
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
@@ -181,32 +186,23 @@ class ConsumerRunner:
         if self._consumer.where is not None:
             await compile_if_allowed(self._pool, self.consumer_id, self._consumer.where)
 
-    async def _work(self, steps: LoopSteps) -> None:
-        is_notified = False
-        while not self._stop.is_set():
-            wakes = self._wakes
-            batch = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or NOTHING
-            is_notified = False
-            if batch.size and batch.size < self._max:
-                await asyncio.sleep(batch.pause_s)
-            # A worker that was woken meanwhile may have found these partitions held by this one.
-            if batch.may_have_more or (batch.size and wakes != self._wakes):
-                continue
-            if batch.size or not await self._redrive():
-                is_notified = await self._wait(IDLE_S if batch.is_held else self._idle_s())
-        self._subscription.notify()
-
-    async def _wait(self, idle_s: float | None) -> bool:
-        """Waits for a notification, at most for this long; returns whether there was one."""
+    async def _work(self, loop: Loop) -> float:
+        """The step of a worker; returns for how many seconds it may rest."""
+        if loop.is_notified:
+            self._wakes += 1
+            self._woken_at = time.monotonic()
+        wakes = self._wakes
+        batch = await self._handle_or_check(is_notified=loop.is_notified)
+        if batch.size and batch.size < self._max:
+            await asyncio.sleep(batch.pause_s)
+        # A worker that was woken meanwhile may have found these partitions held by this one.
+        if batch.may_have_more or (batch.size and wakes != self._wakes) or (not batch.size and await self._redrive()):
+            return 0
         is_time = not self._is_polled and time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S
         if is_time or self._must_check_topic:
             self._topic_checked_at, self._must_check_topic = time.monotonic(), False
             await self._topic_checks.attempt(self._check_topic)
-        is_notified = await self._subscription.wait(idle_s)
-        if is_notified:
-            self._wakes += 1
-            self._woken_at = time.monotonic()
-        return is_notified
+        return IDLE_S if batch.is_held else self._idle_s()
 
     async def _handle_or_check(self, *, is_notified: bool) -> HandledBatch:
         try:
@@ -229,13 +225,13 @@ class ConsumerRunner:
         self._redrive_checked_at = 0.0 if is_redriven else time.monotonic()
         return is_redriven
 
-    def _idle_s(self) -> float | None:
-        """How long a worker may wait for a notification; None: for ever."""
+    def _idle_s(self) -> float:
+        """How long a worker may wait for a notification."""
         batch = self._consumer.batch
         if batch and batch.min > 1 and (not self._is_polled or time.monotonic() - self._woken_at < batch.wait_s + IDLE_S):
             # Too few events may wait, and are due when the oldest of them has waited long enough.
             return min(IDLE_S, max(batch.wait_s / 2, 0.01))
-        return None if self._is_polled else IDLE_S
+        return math.inf if self._is_polled else IDLE_S
 
     async def handle_once(self) -> int:
         """Handles one batch if one is due; returns its number of events."""

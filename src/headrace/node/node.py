@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import LiteralString
@@ -22,9 +22,10 @@ from headrace.db import (
     RELAY_CONNECTIONS,
     WAIT_S,
     Listener,
+    Loop,
     LoopMonitor,
-    LoopSteps,
     PoolShare,
+    StopSignal,
     Target,
     cancel_tasks,
     check_node_database,
@@ -41,9 +42,8 @@ from headrace.log.topics import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.activity import Activity
 from headrace.node.app import GRACE_S, Headrace
-from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.endpoints import Endpoints, HttpSettings
-from headrace.node.loops import supervise
+from headrace.node.event_loop import BlockMonitor, handler_codes
 from headrace.node.metrics import NodeMetrics
 from headrace.node.registry import Identity, Registry
 from headrace.node.sessions import HandlerSessions
@@ -96,7 +96,7 @@ class Node:
     ) -> None:
         self.identity = identity or Identity()
         self.monitor = monitor or LoopMonitor()
-        self._stop = asyncio.Event()
+        self._stop = StopSignal()
         self._grace_s = grace_s
         self.is_overdue = False
         """Did handlers run on after the grace time? Their threads may still run when the node has ended."""
@@ -171,8 +171,6 @@ class Node:
     def stop(self) -> None:
         """Stops the node: running batches are finished, no new ones start."""
         self._stop.set()
-        for database in self._databases:
-            database.wake()
 
     async def run(self) -> None:
         """Runs until `stop`. Loops that have not ended after the grace time are cancelled, and their transactions rolled back."""
@@ -229,7 +227,7 @@ class DatabaseLoops:
         self,
         app: Headrace,
         target: Target,
-        stop: asyncio.Event,
+        stop: StopSignal,
         *,
         sequencer: bool,
         identity: Identity,
@@ -289,6 +287,9 @@ class DatabaseLoops:
         self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
         self.relays = self._create_relays(app.namespace)
         activity = Activity(lambda: [*self.consumers, *self.relays.runners], self.actions.workers)
+        self._maintenance = {
+            name: Loop(f"maintenance of {target}: {name}", pool=self._long_steps) for name in ("epoch", *MAINTENANCE)
+        }
         self._registry = Registry(
             app,
             identity,
@@ -318,10 +319,6 @@ class DatabaseLoops:
     def ended_loops(self) -> list[str]:
         """The loops that have ended although nobody stopped them; there should be none."""
         return [] if self._stop.is_set() else [task.get_name() for task in self._tasks if task.done()]
-
-    def wake(self) -> None:
-        """Wakes all loops, so that they see the stop signal."""
-        self._listener.notify_all()
 
     async def run(self) -> None:
         # Before the pools: they set settings of the session, which a pooler in transaction mode would give to other clients.
@@ -361,7 +358,7 @@ class DatabaseLoops:
         except Exception as error:
             if not is_transient(error):
                 raise
-            await LoopSteps(name, self._stop, pool=self.loop_pool).run(attempt)
+            await Loop(name, self._stop, pool=self.loop_pool).retry(attempt)
 
     async def _record_epoch(self) -> None:
         before = await fetch_value_async(self.loop_pool, "select headrace_internal.record_epoch()")
@@ -378,32 +375,31 @@ class DatabaseLoops:
             await consumer.register()
 
     async def _run_loops(self) -> None:
-        background = [
-            supervise(f"listener of {self.target}", self._listener.run),
-            supervise(f"heartbeat of {self.target}", self._registry.run),
-        ]
-        loops = [supervise(consumer.name, consumer.run, self._stop) for consumer in self.consumers]
-        loops.append(supervise(f"due consumers of {self.target}", self._due.run, self._stop))
-        loops.append(supervise(f"actions of {self.target}", self.actions.run, self._stop))
+        background = {"listener": self._listener.run, "heartbeat": self._registry.loop.run}
+        loops = {"due consumers": self._due.loop.run, "actions": self.actions.run}
         if self._runs_relays:
-            loops.append(supervise(f"relays of {self.target}", self.relays.run, self._stop))
+            loops["relays"] = self.relays.run
         if self._runs_sequencer:
-            background.append(supervise(f"maintenance of {self.target}", self._run_maintenance))
-            own_loops = {
-                "sequencer": self.sequencer.run,
-                "schedules": self.ticker.run,
+            background["maintenance"] = Loop(f"maintenance of {self.target}", step=self._maintain).run
+            loops |= {
+                "sequencer": self.sequencer.loop.run,
+                "schedules": self.ticker.loop.run,
                 "rules": self.rules.run,
                 "correlators": self.correlators.run,
-                "conditions": self._conditions.run,
+                "conditions": self._conditions.loop.run,
             }
-            loops += [supervise(f"{name} of {self.target}", run, self._stop) for name, run in own_loops.items()]
-        self._tasks = [*background, *loops]
+        background_tasks = self._start(background)
+        tasks = [asyncio.create_task(consumer.run(), name=consumer.name) for consumer in self.consumers] + self._start(loops)
+        self._tasks = [*background_tasks, *tasks]
         try:
-            await asyncio.wait(loops)
+            await asyncio.wait(tasks)
         finally:
-            await cancel_tasks(*background, *loops, within_s=CANCEL_S)
-            for task in (task for task in loops if not task.done()):
+            await cancel_tasks(*self._tasks, within_s=CANCEL_S)
+            for task in (task for task in tasks if not task.done()):
                 logger.error("%s: a handler ignores that the node ends; the node ends without it", task.get_name())
+
+    def _start(self, loops: Mapping[str, Callable[[], Coroutine[None, None, None]]]) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(run(), name=f"{name} of {self.target}") for name, run in loops.items()]
 
     async def _deregister(self) -> None:
         """Tells the database that the node stops. If it is unreachable, the node counts as lost after 90 s."""
@@ -424,11 +420,8 @@ class DatabaseLoops:
         except Exception as error:  # noqa: BLE001 - the node stops in any case
             logger.warning("%s could not give back the work of handlers that did not end: %s", self.target, error)
 
-    async def _run_maintenance(self) -> None:
-        steps = {name: LoopSteps(f"maintenance of {self.target}: {name}", pool=self._long_steps) for name in MAINTENANCE}
-        epoch = LoopSteps(f"maintenance of {self.target}: epoch", pool=self._long_steps)
-        while True:
-            await epoch.attempt(self._record_epoch)
-            for name, statement in MAINTENANCE.items():
-                await steps[name].attempt(partial(fetch_value_async, self._long_steps, statement))
-            await asyncio.sleep(MAINTENANCE_S)
+    async def _maintain(self) -> float:
+        await self._maintenance["epoch"].attempt(self._record_epoch)
+        for name, statement in MAINTENANCE.items():
+            await self._maintenance[name].attempt(partial(fetch_value_async, self._long_steps, statement))
+        return MAINTENANCE_S

@@ -5,7 +5,6 @@ again; the rules for the event types it handles directly exist, also for topics 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Connection, LoopSteps, Pool, fetch_rows, fetch_value, fetch_value_async, query
+from headrace.db import AsyncConnection, Connection, Loop, Pool, fetch_rows, fetch_value, fetch_value_async, query
 from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
@@ -60,7 +59,7 @@ class Registry:
         self._pool = pool
         self._report = report
         self._relays = relays
-        self._steps = LoopSteps("heartbeat", pool=pool)
+        self.loop = Loop("heartbeat", step=self._step, delay_s=HEARTBEAT_S, pool=pool)
 
     async def register(self) -> None:
         """Registers the node, and creates the rules for its event types."""
@@ -98,11 +97,9 @@ class Registry:
         """Records that the node has stopped."""
         await fetch_value_async(self._pool, "select headrace.deregister_node(%s)", (self._identity.node_id,))
 
-    async def run(self) -> None:
-        """Sends heartbeats until cancelled."""
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            await self._steps.run(self.heartbeat)
+    async def _step(self) -> float:
+        await self.heartbeat()
+        return HEARTBEAT_S
 
     async def _create_rules(self, conn: AsyncConnection) -> None:
         """Creates the rules for event types that the application handles directly; an existing rule stays as it is."""
