@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -149,7 +148,7 @@ class Bench:
         queue = Queue(self.leases, namespace=None, node_id=uuid4())
         (pool,) = build_worker_pools(app.action_handlers.values())
         subscription = Subscription("headrace_action")
-        return ActionWorker(pool, queue, self.pool, LeaseExtender(queue), subscription, asyncio.Event(), sources=self.sources)
+        return ActionWorker(pool, queue, self.pool, LeaseExtender(queue), subscription, StopSignal(), sources=self.sources)
 
     def effects(self) -> list[int]:
         return [row[0] for row in self.conn.execute("select n from effect order by n").fetchall()]
