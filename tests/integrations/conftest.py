@@ -16,8 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import Session, sessionmaker
 
 from headrace.actions import ActionWorker, LeaseExtender, Queue, build_worker_pools
-from headrace.consume import ConsumerRunner, Sources
+from headrace.consume import ConsumerRunner
 from headrace.db import Connection, StopSignal, Subscription, Target, create_loop_pool, create_pool
+from headrace.drivers import Sources
 from headrace.node import Headrace
 from tests.integrations.models import CREATE, Effect, django_effect
 

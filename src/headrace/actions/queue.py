@@ -16,8 +16,9 @@ import msgspec
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
-from headrace.consume import HandlerConnection, HandlerError, describe_error
+from headrace.consume import HandlerError, describe_error
 from headrace.db import AsyncConnection, Loop, Parameter, Pool, fetch_exchanged, fetch_value_async
+from headrace.drivers import HandlerConnection
 
 logger = logging.getLogger(__name__)
 

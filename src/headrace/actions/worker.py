@@ -20,7 +20,7 @@ from functools import partial
 from headrace.actions.action import Claim
 from headrace.actions.handlers import AdaptiveBatchSize, WorkerPool, call_action_handlers
 from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue
-from headrace.consume import HandlerConnection, Sources, describe_error, error_summary, first_line, handler_gate, run_after_commit
+from headrace.consume import describe_error, error_summary, first_line, handler_gate, run_after_commit
 from headrace.core import DurationHistogram, LeaseLost, TokenBucket
 from headrace.db import (
     TRANSIENT_ERRORS,
@@ -32,6 +32,7 @@ from headrace.db import (
     connection_lost_error,
     map_error,
 )
+from headrace.drivers import HandlerConnection, Sources
 
 logger = logging.getLogger(__name__)
 

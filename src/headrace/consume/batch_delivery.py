@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import LiteralString
 
 from headrace.consume.claims import Claim, ClaimedBatch
-from headrace.consume.connections import HandlerConnection
 from headrace.consume.consumer import Consumer
 from headrace.consume.failures import HandlerError
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, handler_error, is_session_ended, run_after_commit
 from headrace.core import DurationHistogram, LoggedEvent
 from headrace.db import Parameter, is_transient
+from headrace.drivers import HandlerConnection
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
-from headrace.consume.connections import EventRows
 from headrace.core import ERASED_HEADER, LoggedEvent, RawJSON, decode
+from headrace.drivers import EventRows
 
 
 @dataclass(frozen=True)

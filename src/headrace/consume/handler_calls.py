@@ -16,11 +16,10 @@ from inspect import iscoroutinefunction
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from headrace.consume.connections import HandlerConnection, concurrency_error
 from headrace.consume.failures import HandlerError, HandlerInterrupted, describe_error, error_summary
-from headrace.consume.sessions.kinds import SessionStep, request_for
 from headrace.core import Conflict, HandlerTimeout
 from headrace.db import connection_lost_error
+from headrace.drivers import HandlerConnection, SessionStep, concurrency_error, request_for
 from headrace.observe.tracing import switch
 
 logger = logging.getLogger(__name__)

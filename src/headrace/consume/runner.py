@@ -20,13 +20,11 @@ import psycopg.errors
 from headrace.consume.batch_delivery import FAIL, BatchDelivery, HandlerFailure, fail_parameters, give_back
 from headrace.consume.claims import ClaimedBatch
 from headrace.consume.conditions import compile_if_allowed
-from headrace.consume.connections import SAVEPOINT, HandlerConnection, TransactionSource
 from headrace.consume.consumer import SINGLE_MAX, Consumer, register_consumer
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError
 from headrace.consume.gate import handler_gate
 from headrace.consume.handler_calls import handler_error, run_after_commit
-from headrace.consume.sources import Sources
 from headrace.core import DurationHistogram
 from headrace.db import (
     Loop,
@@ -39,6 +37,7 @@ from headrace.db import (
     fetch_value_async,
     query,
 )
+from headrace.drivers import SAVEPOINT, HandlerConnection, Sources, TransactionSource
 
 logger = logging.getLogger(__name__)
 

@@ -75,6 +75,17 @@ from headrace.db.requirements import RELEASE, SCHEMA_RELEASE, check_node_databas
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async, parse_interval, parse_time
 from headrace.db.server import Server, free_port
 from headrace.db.sql_files import query, schema_checksum
+from headrace.db.views import (
+    AsyncView,
+    SyncView,
+    View,
+    asyncpg_connection,
+    cancel_asyncpg,
+    create_view,
+    enter_transaction,
+    leave_transaction,
+    set_adapters,
+)
 
 __all__ = [
     "CONNECTIONS",
@@ -86,6 +97,7 @@ __all__ = [
     "TRANSIENT_ERRORS",
     "WAIT_S",
     "AsyncConnection",
+    "AsyncView",
     "Command",
     "Connection",
     "Exchange",
@@ -106,10 +118,14 @@ __all__ = [
     "Shards",
     "StopSignal",
     "Subscription",
+    "SyncView",
     "Target",
     "Unit",
     "UnknownNames",
+    "View",
     "alter_namespace",
+    "asyncpg_connection",
+    "cancel_asyncpg",
     "cancel_tasks",
     "check_node_database",
     "check_node_release",
@@ -124,10 +140,12 @@ __all__ = [
     "create_loop_pool",
     "create_namespace",
     "create_pool",
+    "create_view",
     "data_folder",
     "divide_connections",
     "drop_namespace",
     "embedded_server",
+    "enter_transaction",
     "error_line",
     "exchange",
     "fetch_exchanged",
@@ -140,6 +158,7 @@ __all__ = [
     "is_pooled",
     "is_transient",
     "is_unreachable",
+    "leave_transaction",
     "list_grants",
     "list_namespaces",
     "map_connection_errors",
@@ -158,6 +177,7 @@ __all__ = [
     "revoke_node",
     "run_to_end",
     "schema_checksum",
+    "set_adapters",
     "to_url",
     "uninstall",
 ]

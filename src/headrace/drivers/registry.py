@@ -69,10 +69,37 @@ def load(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def class_names(connection_class: type) -> list[str]:
+    """A class and those it inherits from, each by its top package and its name."""
+    return [f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in connection_class.__mro__]
+
+
 def find_kind(connection_class: type) -> ConnectionKind | None:
     """The kind of a class; None if it is not known."""
-    names = (f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in connection_class.__mro__)
-    return next((kind for name in names if (kind := _kinds_by_class.get(name))), None)
+    return next((kind for name in class_names(connection_class) if (kind := _kinds_by_class.get(name))), None)
+
+
+def driver_connection(conn: Any) -> object:
+    """The driver's connection inside the objects of SQLAlchemy and Django; None if there is none yet. Any other object as it is."""
+    names = set(class_names(type(conn)))
+    if names & {"sqlalchemy.scoped_session", "sqlalchemy.async_scoped_session"}:
+        return driver_connection(conn())
+    if "sqlalchemy.AsyncSession" in names:
+        return driver_connection(conn.sync_session)
+    if "sqlalchemy.AsyncConnection" in names:
+        return driver_connection(conn.sync_connection)
+    if "sqlalchemy.Session" in names:
+        if "sqlalchemy.Connection" in class_names(type(conn.bind)):
+            return driver_connection(conn.bind)
+        return driver_connection(conn.connection()) if conn.in_transaction() else None
+    if "sqlalchemy.Connection" in names:
+        driver: object = conn.connection.driver_connection
+        return driver
+    if names & {"django.BaseDatabaseWrapper", "django.ConnectionProxy"}:
+        inner: object = conn.connection
+        return inner
+    own: object = conn
+    return own
 
 
 def _find_driver(connection_class: type, *, is_async: bool) -> Driver:

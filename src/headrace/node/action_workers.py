@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, WorkerPool
-from headrace.consume import Sources
 from headrace.db import Loop, Pool, StopSignal, Subscription, Target, cancel_tasks
+from headrace.drivers import Sources
 
 logger = logging.getLogger(__name__)
 

@@ -25,11 +25,11 @@ from headrace.consume import (
     HandlerGroup,
     HandlerOptions,
     Numbers,
-    check_session_option,
     prepare_consumer,
 )
 from headrace.core import JSON, Address, Conflict
 from headrace.db import RELAY_CONNECTIONS, AsyncConnection, LoopFailure, Target
+from headrace.drivers import check_session_option
 
 if TYPE_CHECKING:
     from headrace.node.action_workers import WorkerSettings

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.consume import HandlerGroup, Sources, session_kind
+from headrace.consume import HandlerGroup
 from headrace.db import Pool, Target
+from headrace.drivers import Sources, session_kind
 
 if TYPE_CHECKING:
     from headrace.node.app import Headrace
