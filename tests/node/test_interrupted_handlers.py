@@ -157,7 +157,7 @@ async def test_worker_that_was_ended_is_seen_by_log_health_and_doctor_and_starts
 async def test_node_ends_after_the_grace_time_although_a_handler_ignores_it_and_gives_its_actions_back(
     conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.node.node.CANCEL_S", 0.1)
+    monkeypatch.setattr("headrace.node.databases.CANCEL_S", 0.1)
     app, is_called, is_stubborn = Headrace(), asyncio.Event(), True
 
     @app.handler("ignore")

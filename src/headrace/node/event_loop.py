@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-from headrace.node.app import Headrace
+from headrace.node.application import Application
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-def handler_codes(app: Headrace) -> dict[CodeType, str]:
+def handler_codes(app: Application) -> dict[CodeType, str]:
     """The code of every handler of an application, with the handler's name for messages."""
     codes: dict[CodeType, str] = {}
     for consumer in app.consumers:
