@@ -24,9 +24,16 @@ from headrace.consume.consumer import (
     skip_event,
 )
 from headrace.consume.due_poll import DuePoll
-from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
-from headrace.consume.gate import handler_gate
-from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
+from headrace.consume.handler_calls import (
+    HandlerError,
+    HandlerGroup,
+    call_handlers,
+    describe_error,
+    error_summary,
+    first_line,
+    handler_gate,
+    run_after_commit,
+)
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.runner import ConsumerRunner

@@ -17,14 +17,11 @@ from typing import LiteralString
 
 import psycopg.errors
 
-from headrace.consume.batch_delivery import FAIL, BatchDelivery, HandlerFailure, fail_parameters, give_back
-from headrace.consume.claims import ClaimedBatch
+from headrace.consume.batch_delivery import FAIL, BatchDelivery, ClaimedBatch, HandlerFailure, fail_parameters, give_back
 from headrace.consume.conditions import compile_if_allowed
 from headrace.consume.consumer import SINGLE_MAX, Consumer, register_consumer
 from headrace.consume.due_poll import DuePoll
-from headrace.consume.failures import HandlerError
-from headrace.consume.gate import handler_gate
-from headrace.consume.handler_calls import handler_error, run_after_commit
+from headrace.consume.handler_calls import HandlerError, handler_error, handler_gate, run_after_commit
 from headrace.core import DurationHistogram
 from headrace.db import (
     Loop,
