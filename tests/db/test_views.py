@@ -19,7 +19,10 @@ from headrace.db import AsyncView, Connection, SyncView, create_view, views
 @pytest.mark.lane("pg18")
 def test_psycopg_has_the_private_attributes_that_we_use(conn: Connection) -> None:
     view = create_view(SyncView, conn)
-    assert view._autocommit is True and isinstance(view._adapters, AdaptersMap)
+    assert view.autocommit is True
+    adapters = AdaptersMap(conn.adapters)
+    views.set_adapters(view, adapters)
+    assert view.adapters is not conn.adapters and view.adapters.types is not None
     assert callable(conn._prepared.clear)
 
 

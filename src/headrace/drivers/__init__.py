@@ -5,7 +5,7 @@ is written once for all of them, as steps; a library is imported only when a con
 part of the caller's transaction, which headrace never commits; what a handler does through its session is part of the transaction that
 also moves the cursor or acks the action, and which it cannot end."""
 
-from headrace.drivers.psycopg import PsycopgConnection
+from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection
 from headrace.drivers.registry import (
     AsyncConnection,
     ConnectionKind,
@@ -23,7 +23,6 @@ from headrace.drivers.sessions import (
     Cancel,
     EventRows,
     HandlerConnection,
-    SessionRequest,
     SessionStep,
     TransactionSource,
     check_session_option,
@@ -31,7 +30,6 @@ from headrace.drivers.sessions import (
     handler_name,
     innermost,
     request_for,
-    session_kind,
     statement_cancel,
 )
 from headrace.drivers.sources import Sources
@@ -49,11 +47,11 @@ __all__ = [
     "Copy",
     "EventRows",
     "Fetch",
+    "GuardedAsyncView",
     "HandlerConnection",
     "Insert",
     "PsycopgConnection",
     "Rows",
-    "SessionRequest",
     "SessionStep",
     "Sources",
     "Steps",
@@ -70,6 +68,5 @@ __all__ = [
     "request_for",
     "run_steps",
     "run_steps_async",
-    "session_kind",
     "statement_cancel",
 ]

@@ -93,13 +93,14 @@ def driver_connection(conn: Any) -> object:
             return driver_connection(conn.bind)
         return driver_connection(conn.connection()) if conn.in_transaction() else None
     if "sqlalchemy.Connection" in names:
-        driver: object = conn.connection.driver_connection
-        return driver
+        # A detached connection knows no driver_connection; an asynchronous one is adapted.
+        inner: Any = conn.connection.dbapi_connection
+        return getattr(inner, "driver_connection", inner)
     if names & {"django.BaseDatabaseWrapper", "django.ConnectionProxy"}:
-        inner: object = conn.connection
-        return inner
-    own: object = conn
-    return own
+        inner = conn.connection
+    else:
+        inner = conn
+    return inner
 
 
 def _find_driver(connection_class: type, *, is_async: bool) -> Driver:
@@ -136,54 +137,16 @@ def is_async_connection(conn: SyncConnection | AsyncConnection) -> bool:
     return kind is not None and kind.is_async
 
 
-for _kind in (
-    ConnectionKind(
-        name="psycopg.Connection",
-        classes=("psycopg.Connection",),
-        is_async=False,
-        driver_path="headrace.drivers.psycopg:SYNC",
-    ),
-    ConnectionKind(
-        name="psycopg.AsyncConnection",
-        classes=("psycopg.AsyncConnection",),
-        is_async=True,
-        driver_path="headrace.drivers.psycopg:ASYNC",
-    ),
-    ConnectionKind(
-        name="asyncpg.Connection",
-        classes=("asyncpg.Connection", "asyncpg.PoolConnectionProxy"),
-        is_async=True,
-        driver_path="headrace.drivers.asyncpg:ASYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.Session",
-        classes=("sqlalchemy.Session", "sqlalchemy.scoped_session"),
-        is_async=False,
-        driver_path="headrace.drivers.sqlalchemy:SYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.Connection",
-        classes=("sqlalchemy.Connection",),
-        is_async=False,
-        driver_path="headrace.drivers.sqlalchemy:SYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.AsyncSession",
-        classes=("sqlalchemy.AsyncSession", "sqlalchemy.async_scoped_session"),
-        is_async=True,
-        driver_path="headrace.drivers.sqlalchemy:ASYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.AsyncConnection",
-        classes=("sqlalchemy.AsyncConnection",),
-        is_async=True,
-        driver_path="headrace.drivers.sqlalchemy:ASYNC",
-    ),
-    ConnectionKind(
-        name="django.db.connection",
-        classes=("django.BaseDatabaseWrapper", "django.ConnectionProxy"),
-        is_async=False,
-        driver_path="headrace.drivers.django:SYNC",
-    ),
+for _name, _classes, _driver_path in (
+    ("psycopg.Connection", ("psycopg.Connection",), "psycopg:SYNC"),
+    ("psycopg.AsyncConnection", ("psycopg.AsyncConnection",), "psycopg:ASYNC"),
+    ("asyncpg.Connection", ("asyncpg.Connection", "asyncpg.PoolConnectionProxy"), "asyncpg:ASYNC"),
+    ("sqlalchemy.Session", ("sqlalchemy.Session", "sqlalchemy.scoped_session"), "sqlalchemy:SYNC"),
+    ("sqlalchemy.Connection", ("sqlalchemy.Connection",), "sqlalchemy:SYNC"),
+    ("sqlalchemy.AsyncSession", ("sqlalchemy.AsyncSession", "sqlalchemy.async_scoped_session"), "sqlalchemy:ASYNC"),
+    ("sqlalchemy.AsyncConnection", ("sqlalchemy.AsyncConnection",), "sqlalchemy:ASYNC"),
+    ("django.db.connection", ("django.BaseDatabaseWrapper", "django.ConnectionProxy"), "django:SYNC"),
 ):
-    register_kind(_kind)
+    _is_async = _driver_path.endswith(":ASYNC")
+    _path = f"headrace.drivers.{_driver_path}"
+    register_kind(ConnectionKind(name=_name, classes=_classes, is_async=_is_async, driver_path=_path))

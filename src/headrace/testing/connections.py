@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
@@ -14,7 +14,7 @@ from psycopg.types.json import set_json_loads
 
 from headrace.core import Conflict, Invalid, decode
 from headrace.db import AsyncConnection, AsyncView, Connection, Pool, SyncView, create_view
-from headrace.drivers import driver_connection
+from headrace.drivers import GuardedAsyncView, driver_connection
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -38,22 +38,6 @@ ViewType = TypeVar("ViewType", bound=SyncView | AsyncView)
 _ADVICE = "begin one and publish in it first, or use the fixture headrace_kit, which commits in a database of its own"
 
 
-class AsyncTransactionView(AsyncView):
-    """A view for a transaction that only its owner may end."""
-
-    async def commit(self) -> None:
-        self._reject("commit")
-
-    async def rollback(self) -> None:
-        self._reject("rollback")
-
-    async def close(self) -> None:
-        self._reject("close")
-
-    def _reject(self, method: str) -> NoReturn:
-        raise Conflict(f"a handler called {method} on its connection; leave commit and rollback to headrace")
-
-
 @contextmanager
 def sync_view(owner: DriverConnection) -> Iterator[Connection]:
     with _used(create_view(SyncView, owner)) as view:
@@ -62,7 +46,7 @@ def sync_view(owner: DriverConnection) -> Iterator[Connection]:
 
 @contextmanager
 def async_view(owner: DriverConnection, *, in_transaction: bool) -> Iterator[AsyncConnection]:
-    with _used(create_view(AsyncTransactionView if in_transaction else AsyncView, owner)) as view:
+    with _used(create_view(GuardedAsyncView if in_transaction else AsyncView, owner)) as view:
         yield view
 
 
