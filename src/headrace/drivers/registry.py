@@ -96,11 +96,8 @@ def driver_connection(conn: Any) -> object:
         # A detached connection knows no driver_connection; an asynchronous one is adapted.
         inner: Any = conn.connection.dbapi_connection
         return getattr(inner, "driver_connection", inner)
-    if names & {"django.BaseDatabaseWrapper", "django.ConnectionProxy"}:
-        inner = conn.connection
-    else:
-        inner = conn
-    return inner
+    own: object = conn.connection if names & {"django.BaseDatabaseWrapper", "django.ConnectionProxy"} else conn
+    return own
 
 
 def _find_driver(connection_class: type, *, is_async: bool) -> Driver:
