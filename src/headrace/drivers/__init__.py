@@ -20,9 +20,11 @@ from headrace.drivers.sessions import (
     ASYNCPG,
     CANCEL_S,
     SAVEPOINT,
+    SESSION_KINDS,
     Cancel,
     EventRows,
     HandlerConnection,
+    SessionKind,
     SessionStep,
     TransactionSource,
     check_session_option,
@@ -30,6 +32,7 @@ from headrace.drivers.sessions import (
     handler_name,
     innermost,
     request_for,
+    session_kind,
     statement_cancel,
 )
 from headrace.drivers.sources import Sources
@@ -40,6 +43,7 @@ __all__ = [
     "CANCEL_S",
     "SAVEPOINT",
     "SESSION",
+    "SESSION_KINDS",
     "AsyncConnection",
     "Block",
     "Cancel",
@@ -52,6 +56,7 @@ __all__ = [
     "Insert",
     "PsycopgConnection",
     "Rows",
+    "SessionKind",
     "SessionStep",
     "Sources",
     "Steps",
@@ -68,5 +73,6 @@ __all__ = [
     "request_for",
     "run_steps",
     "run_steps_async",
+    "session_kind",
     "statement_cancel",
 ]

@@ -23,7 +23,7 @@ from psycopg.pq import TransactionStatus
 
 from headrace.core import Conflict, ExtensionPoint, Invalid, LoggedEvent
 from headrace.db import Parameter, cancel_asyncpg
-from headrace.drivers.registry import class_names, driver_connection
+from headrace.drivers.registry import driver_connection
 
 ASYNC_SESSION, SESSION = "sqlalchemy.AsyncSession", "sqlalchemy.Session"
 ASYNC_PSYCOPG, PSYCOPG = "psycopg.AsyncConnection", "psycopg.Connection"
