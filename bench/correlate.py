@@ -15,7 +15,7 @@ import time
 from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
-from headrace.db import Connection, Subscription, Target, connect, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, connect, create_pool
 from headrace.log.topics import sequence
 
 KEYS = 10_000
@@ -76,7 +76,7 @@ async def _measure(lab: Lab, target: Target, rounds: int, events: int) -> tuple[
     steps, sums, consumer = Side("steps", []), Side("running sum", []), Side("consumer", [])
     own = create_pool(target, size=1)
     await own.open()
-    correlators = CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    correlators = CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     with connect(target) as conn:
         conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         alarm = {"alarm": ActionOutput(action="ALARM")}

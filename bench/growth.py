@@ -21,7 +21,7 @@ from bench.growth_data import fill_keys, fill_log, write_rules
 from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, report
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, create_correlator
-from headrace.db import Connection, Subscription, Target, connect, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, connect, create_pool
 from headrace.log.topics import create_topic, sequence
 from headrace.rules import RuleEngine
 
@@ -219,7 +219,7 @@ async def _rule_engine(conn: Connection, target: Target, rules: int, build_s: fl
     _check_built(write_rules(conn, "t0", rules, seconds=build_s))
     pool = create_pool(target, size=1)
     await pool.open()
-    engine = RuleEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    engine = RuleEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     while await engine.compile_once():
         _check_built(time.monotonic() < deadline)
     (watched,) = await engine.watched()
@@ -247,7 +247,7 @@ async def _correlator_engine(
         create_correlator(conn, Correlator(name="pairs", topic="t0", key="key", pattern=pattern, outputs=alarm))
     pool = create_pool(target, size=1)
     await pool.open()
-    engine = CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    engine = CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     await engine.compile_once()
     (watched,) = await engine.watched()
 

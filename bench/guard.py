@@ -7,7 +7,6 @@ over the rounds; a figure that is too high is measured again, up to twice, and o
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from headrace.actions import Action, ActionWorker, LeaseExtender, Queue, build_w
 from headrace.consume import ConsumerRunner
 from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
-from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, connect, create_pool
+from headrace.db import AsyncConnection, Connection, Pool, StopSignal, Subscription, Target, connect, create_pool
 from headrace.log.topics import sequence
 from headrace.node import Identity, run_loop
 from headrace.rules import RuleEngine, WatchedTopic
@@ -100,7 +99,7 @@ class Steps:
         self.plan = plan
         self._pool = pool
         self._watched: tuple[WatchedTopic, WatchedCorrelator]
-        stop, log, definitions = asyncio.Event(), Subscription("headrace_log"), Subscription("headrace_rule")
+        stop, log, definitions = StopSignal(), Subscription("headrace_log"), Subscription("headrace_rule")
         app = Headrace()
         app.consumer("bench", name="events", batch=Batch(max=100))(_take_events)
         app.handler("nothing")(_take_action)

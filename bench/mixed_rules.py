@@ -18,7 +18,7 @@ from bench.result import Figure, Round, Side, ratio, report
 from bench.spark import cpu_s, folder, run_through, spark_session, timed
 from bench.spark_match import EVENTS, mixture
 from bench.spark_scan import _batch
-from headrace.db import Connection, Subscription, connect, create_pool
+from headrace.db import Connection, StopSignal, Subscription, connect, create_pool
 from headrace.evaluate.classification import Classifier
 from headrace.log.topics import sequence
 from headrace.rules import RuleEngine, WatchedTopic
@@ -82,7 +82,7 @@ async def _rule_engine(lab: Lab, rules: int) -> AsyncIterator[tuple[Connection, 
         conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         write_rules(conn, "bench", rules)
         async with create_pool(target, size=1) as pool:
-            engine = RuleEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+            engine = RuleEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
             while await engine.compile_once():
                 pass
             (watched,) = await engine.watched()

@@ -23,7 +23,7 @@ from bench.lab import Lab, surroundings
 from bench.result import Figure, Round, Side, report
 from bench.spark_source import _process_tree
 from headrace.correlators import ActionOutput, Correlator, create_correlator
-from headrace.db import Connection, Target, connect
+from headrace.db import Connection, StopSignal, Target, connect
 from headrace.log.topics import sequence
 from headrace.spark import Access, session
 from headrace.spark.pipeline import BatchDone, Pipeline, TopicPipeline, set_engine
@@ -125,7 +125,7 @@ def _compile(target: Target) -> None:
     async def compile_once() -> None:
         pool = create_pool(target, size=1)
         await pool.open()
-        await CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event()).compile_once()
+        await CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal()).compile_once()
         await pool.close()
 
     asyncio.run(compile_once())

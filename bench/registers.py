@@ -15,7 +15,7 @@ from bench.lab import Lab, settle, surroundings
 from bench.result import Round, Side, ratio, report
 from bench.spark import folder, run_through, spark_session, timed
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
-from headrace.db import Connection, Subscription, Target, connect, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, connect, create_pool
 from headrace.log.topics import sequence
 from headrace.spark import CorrelatorSpec, correlate
 
@@ -63,7 +63,7 @@ async def _in_database(lab: Lab, target: Target, plan: Plan) -> dict[str, Side]:
     sides = {name: Side(name, []) for name in PATTERNS}
     own = create_pool(target, size=1)
     await own.open()
-    engine = CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    engine = CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     with connect(target) as conn:
         conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         alarm = {"alarm": ActionOutput(action="ALARM")}

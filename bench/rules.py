@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bench.classic import create_classic
 from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, ratio, report
-from headrace.db import Connection, Subscription, Target, connect, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, connect, create_pool
 from headrace.log.topics import sequence
 from headrace.rules import RuleEngine, WatchedTopic
 
@@ -92,7 +92,7 @@ async def _measure(lab: Lab, target: Target, rules: int, plan: Plan) -> Sides:
     sides = Sides(Side("rules", []), Side("from publish", []), Side("EXECUTE per rule", []))
     own = create_pool(target, size=1)
     await own.open()
-    reactor = RuleEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    reactor = RuleEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     with connect(target) as conn:
         conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         conn.execute(WRITE_RULES, {"rules": rules})

@@ -16,7 +16,7 @@ SUBROOMS = {"definitions", "lang", "log", "observe", "spark", "web"}
 FOR_USERS: dict[str, set[str]] = {
     "actions": {"Pause", "QueueState"},
     "cli": {"app"},
-    "consume": {"SessionKind", "SkippedEvent"},
+    "consume": {"SkippedEvent"},
     "correlators": {
         "BatchResult",
         "CorrelatorVersion",
@@ -59,7 +59,7 @@ FOR_USERS: dict[str, set[str]] = {
         "relay_findings",
     },
     "demo": {"app"},
-    "drivers": {"ConnectionKind", "register_kind"},
+    "drivers": {"ConnectionKind", "SESSION_KINDS", "SessionKind", "register_kind", "session_kind"},
     "lang.condition": {"ConditionComparison", "Difference", "Outcome"},
     "lang.ecl": {"Comparison"},
     "log.archive": {

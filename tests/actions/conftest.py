@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from uuid import uuid4
 
@@ -19,7 +18,7 @@ from headrace.actions import (
     build_worker_pools,
     send_action,
 )
-from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, create_loop_pool, create_pool
+from headrace.db import AsyncConnection, Connection, Pool, StopSignal, Subscription, Target, create_loop_pool, create_pool
 
 
 class Bench:
@@ -35,7 +34,7 @@ class Bench:
             action=action, handlers=handlers, policy=Policy(**{"backoff_s": 10, "backoff_max_s": 1000, **policy})
         )  # type: ignore[arg-type]
         (worker_pool,) = build_worker_pools([handlers_of_action])
-        return ActionWorker(worker_pool, self.queue, self.pool, self.leases, Subscription("headrace_action"), asyncio.Event())
+        return ActionWorker(worker_pool, self.queue, self.pool, self.leases, Subscription("headrace_action"), StopSignal())
 
 
 @pytest.fixture

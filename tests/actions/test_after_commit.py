@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from headrace import Action, Conflict, Headrace, Invalid, InvalidHandler, Target, connect_async
 from headrace.actions import ActionWorker, build_worker_pools, list_dead_letters, list_results
-from headrace.db import Connection, Subscription
+from headrace.db import Connection, StopSignal, Subscription
 from tests.actions.conftest import Bench, make_due, run_dry, waiting
 
 pytestmark = pytest.mark.lane("pg18")
@@ -42,8 +41,7 @@ def forget() -> None:
 def workers(bench: Bench, app: Headrace) -> list[ActionWorker]:
     pools = build_worker_pools(app.action_handlers.values())
     return [
-        ActionWorker(pool, bench.queue, bench.pool, bench.leases, Subscription("headrace_action"), asyncio.Event())
-        for pool in pools
+        ActionWorker(pool, bench.queue, bench.pool, bench.leases, Subscription("headrace_action"), StopSignal()) for pool in pools
     ]
 
 

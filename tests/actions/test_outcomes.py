@@ -13,7 +13,7 @@ import pytest
 from headrace import Action, Bury, Discard, Headrace, Retry, send_action
 from headrace.actions import ActionWorker, build_worker_pools, list_attempts, list_dead_letters, list_results
 from headrace.consume import error_summary
-from headrace.db import Connection, Subscription, connect_async
+from headrace.db import Connection, StopSignal, Subscription, connect_async
 from tests.actions.conftest import Bench, make_due, run_dry, send, waiting, write
 
 Effects = Callable[[], list[object]]
@@ -21,10 +21,9 @@ AMOUNT = "12345678901234567.123456789"
 
 
 def worker(bench: Bench, app: Headrace, action: str = "work") -> ActionWorker:
-    import asyncio
 
     (pool,) = build_worker_pools([app.action_handlers[action]])
-    return ActionWorker(pool, bench.queue, bench.pool, bench.leases, Subscription("headrace_action"), asyncio.Event())
+    return ActionWorker(pool, bench.queue, bench.pool, bench.leases, Subscription("headrace_action"), StopSignal())
 
 
 def raising(error: Exception, number: int = 2) -> Any:

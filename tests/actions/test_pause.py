@@ -25,7 +25,7 @@ from headrace.actions import (
 from headrace.consume import Consumer, ConsumerRunner, Failure, consumer_lag, resume_consumer
 from headrace.core import Invalid, LoggedEvent, NotFound, UnknownConsumer, UnknownCorrelator, UnknownRule
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, create_correlator, list_correlators
-from headrace.db import AsyncConnection, Connection, Subscription, Target, connect, connect_async
+from headrace.db import AsyncConnection, Connection, StopSignal, Subscription, Target, connect, connect_async
 from headrace.node import Headrace, Node
 from headrace.rules import list_rules
 from tests.actions.conftest import Bench, Picky, run_dry, send, waiting, write
@@ -219,7 +219,7 @@ async def test_paused_consumer_stays_at_its_position(conn: Connection, bench: Be
         seen.append(event.payload)
 
     consumer = Consumer(topic="orders", name="billing", handler=handle, ordered_by=ordered_by)  # type: ignore[arg-type]
-    runner = ConsumerRunner(consumer, bench.pool, Subscription("headrace_log"), asyncio.Event())
+    runner = ConsumerRunner(consumer, bench.pool, Subscription("headrace_log"), StopSignal())
     await runner.register()
     fill(conn, 20, keys=5)
     assert pause(conn, "consumer", "orders/billing")
@@ -242,7 +242,7 @@ async def test_paused_consumer_redrives_nothing(conn: Connection, bench: Bench) 
             raise ValueError("no")
 
     consumer = Consumer(topic="orders", name="billing", handler=handle, failure=Failure.dead_letter(attempts=1))
-    runner = ConsumerRunner(consumer, bench.pool, Subscription("headrace_log"), asyncio.Event())
+    runner = ConsumerRunner(consumer, bench.pool, Subscription("headrace_log"), StopSignal())
     await runner.register()
     fill(conn, 1)
     await runner.handle_once()

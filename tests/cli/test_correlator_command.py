@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Connection, Subscription, Target, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, create_pool
 from tests.builders import topic
 from tests.cli.conftest import Cli
 from tests.correlators.steps import happen, settle_correlators
@@ -32,7 +31,7 @@ async def correlators(database: Target) -> AsyncIterator[CorrelatorEngine]:
     """Correlators that are stepped by hand."""
     own = create_pool(database, size=2)
     await own.open()
-    yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     await own.close()
 
 

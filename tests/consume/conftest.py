@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from headrace.consume import Consumer, ConsumerRunner
-from headrace.db import Subscription, Target, create_pool
+from headrace.db import StopSignal, Subscription, Target, create_pool
 
 Start = Callable[[Consumer], Awaitable[ConsumerRunner]]
 
@@ -20,7 +19,7 @@ async def start(database: Target) -> AsyncIterator[Start]:
     await pool.open()
 
     async def begin(consumer: Consumer) -> ConsumerRunner:
-        runner = ConsumerRunner(consumer, pool, Subscription("headrace_log"), asyncio.Event())
+        runner = ConsumerRunner(consumer, pool, Subscription("headrace_log"), StopSignal())
         await runner.register()
         return runner
 

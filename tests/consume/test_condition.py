@@ -20,7 +20,7 @@ from headrace.consume import (
     seek_consumer,
 )
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Connection, Subscription, Target, create_pool
+from headrace.db import AsyncConnection, Connection, StopSignal, Subscription, Target, create_pool
 from headrace.lang.condition import ConditionError, jsonb_text, load_corpus, parse, python_engine
 from headrace.rules import database_engine
 from tests.builders import fill, topic
@@ -189,7 +189,7 @@ async def test_condition_written_in_sql_is_compiled_by_a_node(conn: Connection, 
     assert get_consumer(conn, "orders", "good").condition_status == "pending"
     pool = create_pool(database, size=1)
     await pool.open()
-    compiler = ConditionCompiler(pool, Subscription("headrace_rule"), asyncio.Event())
+    compiler = ConditionCompiler(pool, Subscription("headrace_rule"), StopSignal())
     assert [await compiler.compile_once(), await compiler.compile_once()] == [(2, 2), (0, 0)]
     await pool.close()
     good, bad = (get_consumer(conn, "orders", name) for name in ("good", "bad"))
@@ -205,7 +205,7 @@ async def test_locked_consumer_keeps_no_other_from_its_condition(conn: Connectio
     for name in ("mine", "yours"):
         conn.execute(create, (name, EVEN))
     async with create_pool(database, size=1) as pool:
-        compiler = ConditionCompiler(pool, Subscription("headrace_rule"), asyncio.Event())
+        compiler = ConditionCompiler(pool, Subscription("headrace_rule"), StopSignal())
         with second.transaction():
             second.execute(create, ("mine", "object::int > 3"))
             async with asyncio.timeout(10):

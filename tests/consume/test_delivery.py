@@ -10,7 +10,7 @@ import pytest
 
 from headrace.consume import Batch, Consumer, ConsumerRunner, Failure, consumer_lag
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Connection, Subscription, Target, create_pool
+from headrace.db import AsyncConnection, Connection, StopSignal, Subscription, Target, create_pool
 from headrace.log.topics import alter_topic
 from tests.builders import drain, fill, publish, shift_clock, topic
 from tests.consume.conftest import Start, run_dry
@@ -244,7 +244,7 @@ async def test_lag_is_given_in_events_and_seconds(conn: Connection, start: Start
 async def test_stop_signal_commits_the_events_that_are_handled(conn: Connection, database: Target) -> None:
     topic(conn)
     fill(conn, 30)
-    stop, handled = asyncio.Event(), list[object]()
+    stop, handled = StopSignal(), list[object]()
 
     async def handle(event: LoggedEvent, tx: AsyncConnection) -> None:
         handled.append(event.payload)

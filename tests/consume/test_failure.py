@@ -10,7 +10,7 @@ import pytest
 from headrace.actions import discard, list_dead_letters, redrive
 from headrace.consume import Batch, Consumer, Failure, consumer_lag, resume_consumer
 from headrace.core import LoggedEvent
-from headrace.db import TRANSIENT_ERRORS, AsyncConnection, Connection, retry_until_connected
+from headrace.db import TRANSIENT_ERRORS, AsyncConnection, Connection, Loop
 from tests.builders import drain, fill, publish, topic
 from tests.consume.conftest import Start, run_dry
 
@@ -288,7 +288,7 @@ async def test_database_error_does_not_count_as_an_attempt(conn: Connection, sta
         done.append(event.payload)
 
     runner = await start(Consumer(topic="orders", name="c", handler=unlucky, failure=Failure.stop()))
-    assert await retry_until_connected("test", runner.handle_once)
+    assert await Loop("test").retry(runner.handle_once)
     assert done == ["cut", 1]
     assert [(row.state, row.attempts) for row in consumer_lag(conn)] == [("idle", 0)]
 

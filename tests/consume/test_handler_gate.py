@@ -53,7 +53,7 @@ async def test_who_wants_to_be_alone_waits_for_others_and_keeps_them_out() -> No
 
 
 async def test_handler_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.consume.gate.ALONE_WAIT_S", 0.01)
+    monkeypatch.setattr("headrace.consume.handler_calls.ALONE_WAIT_S", 0.01)
     slow = Handler()
     await settle()
     suspect = Handler(is_alone=True)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.consume import Batch, Consumer, session_kind
-from headrace.consume.sessions import SESSION_KINDS
+from headrace.consume import Batch, Consumer
 from headrace.core import Invalid, PackageMissing
 from headrace.db import Connection
+from headrace.drivers import SESSION_KINDS, session_kind
 from tests.builders import fill, topic
 from tests.consume.conftest import Start, run_dry
 from tests.example_packages import add_entry_point, example_packages, installed_packages

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core import FeedbackLoop
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, EventOutput, create_correlator, list_correlators
-from headrace.db import Connection
+from headrace.db import Connection, StopSignal
 from tests.builders import topic
 from tests.correlators.steps import settle_correlators
 
@@ -38,7 +38,7 @@ async def longest_pause_s(stop: asyncio.Event) -> float:
 
 async def settle_and_measure(correlators: CorrelatorEngine, conn: Connection) -> float:
     """Compiles everything; returns the longest time for which one task kept the event loop busy."""
-    stop = asyncio.Event()
+    stop = StopSignal()
     pause = asyncio.create_task(longest_pause_s(stop))
     await settle_correlators(correlators, conn)
     stop.set()

@@ -7,7 +7,8 @@ import psycopg
 import pytest
 
 from headrace.db import Connection, Listener, Subscription, Target
-from headrace.db.listener import NAME_CHARS_MAX, NAMES_MAX
+from headrace.db.listener import NAME_CHARS_MAX
+from headrace.db.loops import NAMES_MAX
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from headrace.actions import group_dead_letters, list_dead_letters, list_results, queue_state, send_action
 from headrace.consume import Consumer, consumer_lag, create_consumer, drop_consumer, seek_consumer
 from headrace.core import Event, LoggedEvent, TransactionPooler
-from headrace.db import AsyncConnection, Connection, Target, connect, connect_async, is_pooled, migrate
+from headrace.db import AsyncConnection, Connection, StopSignal, Target, connect, connect_async, is_pooled, migrate
 from headrace.db.pooler import refuse_transaction_pooler_async
 from headrace.log.archive import archive_topic
 from headrace.log.outbox import capture, publish, publish_many, release_capture
@@ -238,7 +238,7 @@ def has_node(database: Target) -> bool:
 @pytest.mark.lane("pg18")
 async def test_busy_transaction_pooler_is_recognised(transaction_pooler: Target) -> None:
     """Other clients take and return the backends all the time."""
-    stop = asyncio.Event()
+    stop = StopSignal()
 
     async def neighbour() -> None:
         async with await connect_async(transaction_pooler) as conn:

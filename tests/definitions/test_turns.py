@@ -11,7 +11,7 @@ from headrace.correlators import Correlator, CorrelatorEngine, create_correlator
 from headrace.correlators.analysis_process import KnownAnswers, Question
 from headrace.correlators.batches import BatchResult, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
-from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, create_namespace, create_pool
+from headrace.db import AsyncConnection, Connection, Pool, StopSignal, Subscription, Target, create_namespace, create_pool
 from headrace.log.topics import create_topic
 
 pytestmark = pytest.mark.lane("pg18")
@@ -32,7 +32,7 @@ class SlowEngine(CorrelatorEngine):
     """Records whose batches run. One ends when the test lets it, and there is always more to do after it."""
 
     def __init__(self, pool: Pool) -> None:
-        self.written, self.appended, self.stop = Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event()
+        self.written, self.appended, self.stop = Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal()
         super().__init__(pool, self.written, self.appended, self.stop)
         self.turns: list[str] = []
         self.batch_ends = asyncio.Semaphore(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import Session, sessionmaker
 
 from headrace.actions import ActionWorker, LeaseExtender, Queue, build_worker_pools
-from headrace.consume import ConsumerRunner, Sources
-from headrace.db import Connection, Subscription, Target, create_loop_pool, create_pool
+from headrace.consume import ConsumerRunner
+from headrace.db import Connection, StopSignal, Subscription, Target, create_loop_pool, create_pool
+from headrace.drivers import Sources
 from headrace.node import Headrace
 from tests.integrations.models import CREATE, Effect, django_effect
 
@@ -141,7 +141,7 @@ class Bench:
 
     async def runner(self, app: Headrace) -> ConsumerRunner:
         (consumer,) = app.consumers
-        runner = ConsumerRunner(consumer, self.pool, Subscription("headrace_log"), asyncio.Event(), sources=self.sources)
+        runner = ConsumerRunner(consumer, self.pool, Subscription("headrace_log"), StopSignal(), sources=self.sources)
         await runner.register()
         return runner
 
@@ -149,7 +149,7 @@ class Bench:
         queue = Queue(self.leases, namespace=None, node_id=uuid4())
         (pool,) = build_worker_pools(app.action_handlers.values())
         subscription = Subscription("headrace_action")
-        return ActionWorker(pool, queue, self.pool, LeaseExtender(queue), subscription, asyncio.Event(), sources=self.sources)
+        return ActionWorker(pool, queue, self.pool, LeaseExtender(queue), subscription, StopSignal(), sources=self.sources)
 
     def effects(self) -> list[int]:
         return [row[0] for row in self.conn.execute("select n from effect order by n").fetchall()]

@@ -12,14 +12,14 @@ import pytest
 
 from headrace import Action, Headrace, Node
 from headrace.db import Connection, Target
-from headrace.node.block_monitor import QUIET_S, BlockMonitor, handler_codes
+from headrace.node.event_loop import QUIET_S, BlockMonitor, handler_codes
 from tests.builders import fill, topic
 
 BLOCK_S = 0.7
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "headrace.node.block_monitor"]
+    return [record.getMessage() for record in caplog.records if record.name == "headrace.node.event_loop"]
 
 
 def block() -> None:

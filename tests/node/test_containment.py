@@ -15,7 +15,7 @@ from headrace.consume import Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
 from headrace.node import Headrace, Node
-from headrace.node import node as node_module
+from headrace.node import databases as databases_module
 from headrace.observe.doctor import examine
 from headrace.observe.history import event_history
 
@@ -291,7 +291,7 @@ async def test_missing_function_of_a_loop(two: Connection, database: Target, cap
 async def test_failing_step_of_the_maintenance_keeps_no_other_from_running(
     two: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_module, "MAINTENANCE_S", 0.05)
+    monkeypatch.setattr(databases_module, "MAINTENANCE_S", 0.05)
     two.execute("alter function headrace.maintain_log rename to gone")
     two.execute("create table public.called (); alter function headrace_internal.forget_lineage rename to gone")
     two.execute(

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from headrace.node import loops, run_loop
+from headrace.node import event_loop, run_loop
 
 
 async def loop_module() -> str:
@@ -20,5 +20,5 @@ def test_loop_is_uvloops_if_it_is_installed() -> None:
 
 
 def test_loop_is_asyncios_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "find_spec", lambda _: None)
+    monkeypatch.setattr(event_loop, "find_spec", lambda _: None)
     assert run_loop(loop_module()) == "asyncio"

@@ -79,7 +79,7 @@ async def test_handler_that_raises_no_exception_has_failed_and_its_worker_goes_o
 async def test_event_whose_handler_always_ends_its_worker_becomes_a_dead_letter(
     conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.db.retry.pause_s", lambda failures: 0.0)
+    monkeypatch.setattr("headrace.db.loops.pause_s", lambda failures: 0.0)
     topic(conn)
     fill(conn, 5)
     app, done = Headrace(), list[object]()
@@ -130,7 +130,7 @@ async def test_error_that_cannot_be_told_is_a_failure_of_its_handler(conn: Conne
 async def test_worker_that_was_ended_is_seen_by_log_health_and_doctor_and_starts_again(
     conn: Connection, database: Target, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.db.retry.pause_s", lambda failures: 0.5 if is_down else 0.0)
+    monkeypatch.setattr("headrace.db.loops.pause_s", lambda failures: 0.5 if is_down else 0.0)
     topic(conn)
     app, is_down, done = Headrace(), True, list[object]()
 
@@ -157,7 +157,7 @@ async def test_worker_that_was_ended_is_seen_by_log_health_and_doctor_and_starts
 async def test_node_ends_after_the_grace_time_although_a_handler_ignores_it_and_gives_its_actions_back(
     conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.node.node.CANCEL_S", 0.1)
+    monkeypatch.setattr("headrace.node.databases.CANCEL_S", 0.1)
     app, is_called, is_stubborn = Headrace(), asyncio.Event(), True
 
     @app.handler("ignore")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.db import Connection, Target
-from headrace.node import Headrace, Node, action_workers, node, registry
+from headrace.node import Headrace, Node, action_workers, databases, registry
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -40,7 +40,7 @@ async def test_background_loop_starts_again_after_an_error(
     """The function it calls is missing for a while, as during a manual migration."""
     for module, pause in (
         (registry, "HEARTBEAT_S"),
-        (node, "MAINTENANCE_S"),
+        (databases, "MAINTENANCE_S"),
         (action_workers, "SWEEP_S"),
     ):
         monkeypatch.setattr(module, pause, 0.05)

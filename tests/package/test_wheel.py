@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 ROOMS = {
     "embedded": "headrace.db",
-    "sqlalchemy": "headrace.drivers.sqlalchemy, headrace.consume.sessions.sqlalchemy, greenlet",
+    "sqlalchemy": "headrace.drivers.sqlalchemy, greenlet",
     "django": "headrace.integrations.django.apps",
     "alembic": "headrace.integrations.alembic",
     "asyncpg": "asyncpg",

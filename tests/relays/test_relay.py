@@ -12,7 +12,7 @@ import pytest
 from headrace.actions import list_pauses, pause, resume
 from headrace.consume import Consumer, consumer_lag, create_consumer, drop_consumer
 from headrace.core import Conflict, Invalid, InvalidRelay, RelayExists, ReservedConsumer, TopicInUse, UnknownRelay
-from headrace.db import Connection, Listener, Subscription, Target, connect, create_pool, map_database_errors
+from headrace.db import Connection, Listener, StopSignal, Subscription, Target, connect, create_pool, map_database_errors
 from headrace.definitions import apply, plan
 from headrace.lang.condition import ConditionError
 from headrace.log.topics import drop_topic
@@ -288,10 +288,10 @@ async def test_a_version_that_is_not_the_newest_claims_nothing(
     await pool.open()
 
     async def start() -> RelayRunner:
-        engine = RelayEngine(pool, pool, Subscription("headrace_relay"), asyncio.Event(), listener=Listener(database))
+        engine = RelayEngine(pool, pool, Subscription("headrace_relay"), StopSignal(), listener=Listener(database))
         [runnable] = await engine.list_runnable()
         delivery = Delivery(runnable.relay, namespace="default", uid=runnable.uid, on_gone=_fail)
-        runner = RelayRunner(runnable, delivery, pool, Subscription("headrace_log"), asyncio.Event())
+        runner = RelayRunner(runnable, delivery, pool, Subscription("headrace_log"), StopSignal())
         await runner.register()
         return runner
 

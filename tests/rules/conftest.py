@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Connection, Subscription, Target, connect, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, connect, create_pool
 from headrace.rules import RuleEngine
 
 # The queue belongs to another room: only what a rule sends matters here.
@@ -48,7 +47,7 @@ async def reacting(database: Target) -> AsyncIterator[RuleEngine]:
     pool = create_pool(database, size=2)
     await pool.open()
     try:
-        yield RuleEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+        yield RuleEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     finally:
         await pool.close()
 
@@ -65,7 +64,7 @@ async def correlating(database: Target) -> AsyncIterator[CorrelatorEngine]:
     pool = create_pool(database, size=1)
     await pool.open()
     try:
-        yield CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+        yield CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     finally:
         await pool.close()
 

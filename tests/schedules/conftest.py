@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from headrace.db import Connection, Subscription, Target, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, create_pool
 from headrace.schedules import Ticker
 from tests.builders import topic
 
@@ -40,7 +39,7 @@ async def start(database: Target) -> AsyncIterator[Start]:
         own = create_pool(database, size=2)
         await own.open()
         opened.append(own)
-        return Ticker(own, Subscription("headrace_schedule"), asyncio.Event(), database)
+        return Ticker(own, Subscription("headrace_schedule"), StopSignal(), database)
 
     yield begin
     for own in opened:

@@ -27,17 +27,26 @@ from headrace.actions.handlers import (
     build_worker_pools,
     prepare_handlers,
 )
-from headrace.actions.pauses import Pause, PauseKind, list_pauses, pause, resume
 from headrace.actions.queue import LEASE_S, LeaseExtender, Queue
 from headrace.actions.queued import (
     ActionState,
+    Attempt,
+    Pause,
+    PauseKind,
     QueuedAction,
+    QueueState,
+    Result,
     cancel_actions,
+    list_attempts,
+    list_pauses,
     list_queued,
+    list_results,
+    pause,
+    queue_state,
+    resume,
     run_actions_now,
     set_action_priority,
 )
-from headrace.actions.results import Attempt, QueueState, Result, list_attempts, list_results, queue_state
 from headrace.actions.worker import ActionWorker
 
 __all__ = [

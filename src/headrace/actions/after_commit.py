@@ -16,9 +16,8 @@ import msgspec
 
 from headrace.actions.action import Action, send_steps
 from headrace.actions.handlers import ActionHandler
-from headrace.consume import handler_name
 from headrace.core import InvalidHandler
-from headrace.drivers import AsyncConnection, SyncConnection, is_async_connection, run_steps, run_steps_async
+from headrace.drivers import AsyncConnection, SyncConnection, handler_name, is_async_connection, run_steps, run_steps_async
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,7 +13,6 @@ import msgspec
 from headrace.actions.action import Action, Claim
 from headrace.consume import (
     Delivery,
-    HandlerConnection,
     HandlerGroup,
     HandlerOptions,
     Numbers,
@@ -21,6 +20,7 @@ from headrace.consume import (
     prepare_handler,
 )
 from headrace.core import Invalid
+from headrace.drivers import HandlerConnection
 
 ActionHandler: TypeAlias = Callable[[Action[Any], Any], Awaitable[None]] | Callable[[Action[Any], Any], None]
 """A function of an action and a session in the open transaction: a psycopg connection, or what its annotation or

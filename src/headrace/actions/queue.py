@@ -5,12 +5,10 @@ a lease that ended early. Effects of handlers, their acks and their failures com
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import LiteralString
 from uuid import UUID
 
@@ -18,8 +16,9 @@ import msgspec
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
-from headrace.consume import HandlerConnection, HandlerError, describe_error
-from headrace.db import AsyncConnection, Parameter, Pool, fetch_exchanged, fetch_value_async, retry_until_connected
+from headrace.consume import HandlerError, describe_error
+from headrace.db import AsyncConnection, Loop, Parameter, Pool, fetch_exchanged, fetch_value_async
+from headrace.drivers import HandlerConnection
 
 logger = logging.getLogger(__name__)
 
@@ -155,9 +154,12 @@ class LeaseExtender:
     async def run(self) -> None:
         """Extends leases until cancelled."""
         third_s = self._queue.lease_s / 3
-        while True:
-            await asyncio.sleep(third_s)
-            await retry_until_connected("leases", partial(self.extend, older_s=third_s))
+
+        async def extend() -> float:
+            await self.extend(older_s=third_s)
+            return third_s
+
+        await Loop("leases", step=extend).run()
 
     async def extend(self, *, older_s: float = 0) -> int:
         """Extends the claims held for at least `older_s`; returns how many leases."""

@@ -13,24 +13,26 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from headrace.actions.action import Claim
 from headrace.actions.handlers import AdaptiveBatchSize, WorkerPool, call_action_handlers
 from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue
-from headrace.consume import HandlerConnection, Sources, describe_error, error_summary, first_line, handler_gate, run_after_commit
+from headrace.consume import describe_error, error_summary, first_line, handler_gate, run_after_commit
 from headrace.core import DurationHistogram, LeaseLost, TokenBucket
 from headrace.db import (
     TRANSIENT_ERRORS,
-    LoopSteps,
+    Loop,
     Pool,
+    StopSignal,
     Subscription,
     Unit,
     connection_lost_error,
     map_error,
 )
+from headrace.drivers import HandlerConnection, Sources
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +81,7 @@ class ActionWorker:
         pool: Pool,
         leases: LeaseExtender,
         subscription: Subscription,
-        stop: asyncio.Event,
+        stop: StopSignal,
         *,
         sources: Sources | None = None,
     ) -> None:
@@ -100,7 +102,7 @@ class ActionWorker:
         self._claims_in_flight = asyncio.Semaphore(CLAIMS_IN_FLIGHT)
         self._to_release: dict[bool, list[Claim]] = {True: [], False: []}
         """Claims left by a lost connection, by whether the attempt counts: it does if handlers were called."""
-        self._rests = self._steps("rest")
+        self._rests = self._loop("rest")
         self._watch = asyncio.Lock()
         """Held by the one idle worker that watches the queue for all."""
         self._idle = 0
@@ -118,27 +120,32 @@ class ActionWorker:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._worker_pool.workers):
-                steps = self._steps("actions")
-                group.create_task(steps.keep_running(partial(self._work, steps)))
+                group.create_task(self._run_worker())
 
-    async def _work(self, steps: LoopSteps) -> None:
+    async def _run_worker(self) -> None:
         prefetch = Prefetch()
+        loop = self._loop("actions", partial(self._work, prefetch))
         try:
-            while not self._stop.is_set():
-                if await steps.run(partial(self.handle_once, prefetch)):
-                    self._idle = 0
-                    continue
-                async with self._watch:
-                    if not self._stop.is_set():
-                        await self._sleep(self._idle)
-                        self._idle += 1
-            await self._steps("actions").attempt(partial(self._release_prefetched, prefetch))
+            await loop.run()
+            await loop.attempt(partial(self._release_prefetched, prefetch))
         finally:
             prefetch.cancel()
 
-    def _steps(self, kind: str) -> LoopSteps:
+    async def _work(self, prefetch: Prefetch) -> float:
+        """The step of a worker. The one that finds nothing rests in it, and the others wait for that."""
+        if await self.handle_once(prefetch):
+            self._idle = 0
+            return 0
+        async with self._watch:
+            if not self._stop.is_set():
+                await self._sleep(self._idle)
+                self._idle += 1
+        return 0
+
+    def _loop(self, kind: str, step: Callable[[], Awaitable[float]] | None = None) -> Loop:
         unit = Unit(kind, self._queue.namespace, self._worker_pool.name)
-        return LoopSteps(f"{self._worker_pool.name}: {kind}", self._stop, pool=self._pool, unit=unit)
+        name = f"{self._worker_pool.name}: {kind}"
+        return Loop(name, self._stop, step=step, wake_up=self._subscription, pool=self._pool, unit=unit)
 
     async def _release_prefetched(self, prefetch: Prefetch) -> None:
         claims, _ = await prefetch.take()

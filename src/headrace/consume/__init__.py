@@ -4,7 +4,6 @@ Owns: how far a consumer has read. Promises: a consumer never skips a position; 
 effects; one process at a time holds a partition; the order of a key is never lost silently."""
 
 from headrace.consume.conditions import ConditionCompiler, printed_condition
-from headrace.consume.connections import HandlerConnection, PsycopgConnection
 from headrace.consume.consumer import (
     Batch,
     Consumer,
@@ -24,19 +23,22 @@ from headrace.consume.consumer import (
     seek_position,
     skip_event,
 )
-from headrace.consume.due_poll import DuePoll
-from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
-from headrace.consume.gate import handler_gate
-from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
+from headrace.consume.handler_calls import (
+    HandlerError,
+    HandlerGroup,
+    call_handlers,
+    describe_error,
+    error_summary,
+    first_line,
+    handler_gate,
+    run_after_commit,
+)
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
-from headrace.consume.runner import ConsumerRunner
-from headrace.consume.sessions import ASYNCPG, SessionKind, check_session_option, session_kind
-from headrace.consume.signatures import Delivery, handler_name
-from headrace.consume.sources import Sources
+from headrace.consume.runner import ConsumerRunner, DuePoll
+from headrace.consume.signatures import Delivery
 
 __all__ = [
-    "ASYNCPG",
     "Batch",
     "ConditionCompiler",
     "Consumer",
@@ -47,18 +49,13 @@ __all__ = [
     "DuePoll",
     "Failure",
     "Handler",
-    "HandlerConnection",
     "HandlerError",
     "HandlerGroup",
     "HandlerOptions",
     "Numbers",
-    "PsycopgConnection",
     "Seek",
-    "SessionKind",
     "SkippedEvent",
-    "Sources",
     "call_handlers",
-    "check_session_option",
     "consumer_lag",
     "create_consumer",
     "describe_error",
@@ -67,7 +64,6 @@ __all__ = [
     "first_line",
     "get_consumer",
     "handler_gate",
-    "handler_name",
     "prepare_consumer",
     "prepare_handler",
     "printed_condition",
@@ -75,6 +71,5 @@ __all__ = [
     "run_after_commit",
     "seek_consumer",
     "seek_position",
-    "session_kind",
     "skip_event",
 ]

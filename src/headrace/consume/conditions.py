@@ -5,11 +5,10 @@ stores its condition as text, and a node compiles it. An invalid condition is ma
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import LiteralString
 
-from headrace.db import LoopSteps, Pool, Subscription, fetch_value_async
+from headrace.db import Loop, Pool, StopSignal, Subscription, fetch_value_async
 from headrace.lang.condition import ConditionError, parse, to_postgres
 
 logger = logging.getLogger(__name__)
@@ -58,17 +57,13 @@ def printed_condition(condition: str) -> LiteralString:
 class ConditionCompiler:
     """Compiles the conditions of consumers that others have written, until `stop` is set."""
 
-    def __init__(self, pool: Pool, written: Subscription, stop: asyncio.Event) -> None:
+    def __init__(self, pool: Pool, written: Subscription, stop: StopSignal) -> None:
         self._pool = pool
-        self._written = written
-        self._stop = stop
-        self._steps = LoopSteps("conditions of consumers", stop, pool=pool)
+        self.loop = Loop("conditions of consumers", stop, step=self._step, wake_up=written, pool=pool)
 
-    async def run(self) -> None:
-        while not self._stop.is_set():
-            pending, compiled = await self._steps.run(self.compile_once) or (0, 0)
-            if not compiled:
-                await self._written.wait(LOCKED_S if pending else RETRY_S)
+    async def _step(self) -> float:
+        pending, compiled = await self.compile_once()
+        return 0 if compiled else LOCKED_S if pending else RETRY_S
 
     async def compile_once(self) -> tuple[int, int]:
         """Compiles pending conditions, at most PASS_MAX; returns how many were pending, and how many were compiled."""

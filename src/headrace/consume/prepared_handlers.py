@@ -17,11 +17,12 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import msgspec
+import psycopg
 
 from headrace.consume.payloads import Decode, Numbers, mismatch_text, payload_decoder, raw_payload
-from headrace.consume.sessions.cancel import CANCEL_S, Cancel, driver_connection, statement_cancel
-from headrace.consume.signatures import Delivery, HandlerForm, check_handler, handler_name, is_async_callable
+from headrace.consume.signatures import Delivery, HandlerForm, check_handler, is_async_callable
 from headrace.core import Bury, HandlerOutcome, HandlerTimeout, Invalid, InvalidHandler, LoggedEvent, PayloadMismatch
+from headrace.drivers import CANCEL_S, Cancel, driver_connection, handler_name, statement_cancel
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +209,7 @@ def _watch(function: object, session: Any, timeout_s: float) -> Iterator[None]:
             logger.warning(
                 "%s; a plain function cannot be interrupted outside of the database", _timeout_text(function, timeout_s)
             )
-            if driver is not None:
+            if isinstance(driver, psycopg.Connection):
                 driver.cancel_safe(timeout=CANCEL_S)
 
     timer = threading.Timer(timeout_s, expire)

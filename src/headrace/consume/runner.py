@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,27 +18,23 @@ from typing import LiteralString
 
 import psycopg.errors
 
-from headrace.consume.batch_delivery import FAIL, BatchDelivery, HandlerFailure, fail_parameters, give_back
-from headrace.consume.claims import ClaimedBatch
+from headrace.consume.batch_delivery import FAIL, BatchDelivery, ClaimedBatch, HandlerFailure, fail_parameters, give_back
 from headrace.consume.conditions import compile_if_allowed
-from headrace.consume.connections import SAVEPOINT, HandlerConnection, TransactionSource
 from headrace.consume.consumer import SINGLE_MAX, Consumer, register_consumer
-from headrace.consume.due_poll import DuePoll
-from headrace.consume.failures import HandlerError
-from headrace.consume.gate import handler_gate
-from headrace.consume.handler_calls import handler_error, run_after_commit
-from headrace.consume.sources import Sources
+from headrace.consume.handler_calls import HandlerError, handler_error, handler_gate, run_after_commit
 from headrace.core import DurationHistogram
 from headrace.db import (
-    LoopSteps,
+    Loop,
     Pace,
     Parameter,
     Pool,
+    StopSignal,
     Subscription,
     Unit,
     fetch_value_async,
     query,
 )
+from headrace.drivers import SAVEPOINT, HandlerConnection, Sources, TransactionSource
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +47,11 @@ TOPIC_CHECK_S = 5.0
 IDLE_S = 1.0
 """Longest wait without a notification: of a consumer without a due poll, and while other workers hold what is due."""
 
+POLL_S, REST_S = 1.0, 10.0
+"""Pauses between polls for all consumers: after events or something due, and after a quiet time."""
+
+_DUE = "select topic_id, consumer_id, topics from headrace.due_consumers(%s)"
+_TOPICS = "select topic, topic_id from headrace.topic where namespace = headrace.current_namespace(%s)"
 _RELEASE_CLAIMS = "select headrace.release_claims(%s, %s::integer[], %s::bigint[])"
 _FORGET_LOST = """select headrace.release_claims(%s, array_agg(partition), array_agg(position)) from headrace.cursor where consumer_id = %s"""
 _CLAIM_REDRIVE: LiteralString = "select dead_letter_id, partition, position from headrace.claim_redrive(%s)"
@@ -84,7 +87,7 @@ class ConsumerRunner:
         consumer: Consumer,
         pool: Pool,
         subscription: Subscription,
-        stop: asyncio.Event,
+        stop: StopSignal,
         *,
         sources: Sources | None = None,
         due: DuePoll | None = None,
@@ -110,9 +113,9 @@ class ConsumerRunner:
         self._broken_off: list[tuple[int, int | None]] = []
         """Partitions whose claim was broken off without a failure of the handler, with their position: not lost, and not recorded."""
         self._redrive_checked_at = 0.0
-        self._redrives = self._steps("dead letters")
+        self._redrives = self._loop("dead letters")
         self._topic = (consumer.topic, consumer.namespace)
-        self._topic_checks = self._steps("topic")
+        self._topic_checks = self._loop("topic")
         self._topic_checked_at = time.monotonic()
         self._is_polled = due is not None
         self._must_check_topic = False
@@ -124,21 +127,13 @@ class ConsumerRunner:
     def _source(self) -> TransactionSource:
         return self._sources.source(self._delivery.handlers.source)
 
-    def _steps(self, kind: str) -> LoopSteps:
+    def _loop(self, kind: str, step: Callable[[], Awaitable[float]] | None = None) -> Loop:
         unit = Unit(f"consumer {kind}", self._consumer.namespace, f"{self._consumer.topic}/{self._consumer.name}")
-        return LoopSteps(f"{self.name}: {kind}", self._stop, pool=self._pool, unit=unit)
+        return Loop(f"{self.name}: {kind}", self._stop, step=step, wake_up=self._subscription, pool=self._pool, unit=unit)
 
     @property
     def consumer(self) -> Consumer:
         return self._consumer
-
-    @property
-    def namespace(self) -> str | None:
-        return self._consumer.namespace
-
-    @property
-    def topic(self) -> str:
-        return self._consumer.topic
 
     @property
     def topic_id(self) -> int:
@@ -163,12 +158,15 @@ class ConsumerRunner:
 
     async def run(self) -> None:
         if not self.consumer_id:
-            await self._steps("registration").run(self.register)
+            await self._loop("registration").retry(self.register)
         workers = 1 if self._consumer.ordered_by == "topic" else self._consumer.concurrency
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
-                steps = self._steps("events")
-                group.create_task(steps.keep_running(partial(self._work, steps)))
+                group.create_task(self._create_worker().run())
+
+    def _create_worker(self) -> Loop:
+        loop = self._loop("events", lambda: self._work(loop))
+        return loop
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
@@ -181,32 +179,23 @@ class ConsumerRunner:
         if self._consumer.where is not None:
             await compile_if_allowed(self._pool, self.consumer_id, self._consumer.where)
 
-    async def _work(self, steps: LoopSteps) -> None:
-        is_notified = False
-        while not self._stop.is_set():
-            wakes = self._wakes
-            batch = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or NOTHING
-            is_notified = False
-            if batch.size and batch.size < self._max:
-                await asyncio.sleep(batch.pause_s)
-            # A worker that was woken meanwhile may have found these partitions held by this one.
-            if batch.may_have_more or (batch.size and wakes != self._wakes):
-                continue
-            if batch.size or not await self._redrive():
-                is_notified = await self._wait(IDLE_S if batch.is_held else self._idle_s())
-        self._subscription.notify()
-
-    async def _wait(self, idle_s: float | None) -> bool:
-        """Waits for a notification, at most for this long; returns whether there was one."""
+    async def _work(self, loop: Loop) -> float:
+        """The step of a worker; returns for how many seconds it may rest."""
+        if loop.is_notified:
+            self._wakes += 1
+            self._woken_at = time.monotonic()
+        wakes = self._wakes
+        batch = await self._handle_or_check(is_notified=loop.is_notified)
+        if batch.size and batch.size < self._max:
+            await asyncio.sleep(batch.pause_s)
+        # A worker that was woken meanwhile may have found these partitions held by this one.
+        if batch.may_have_more or (batch.size and wakes != self._wakes) or (not batch.size and await self._redrive()):
+            return 0
         is_time = not self._is_polled and time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S
         if is_time or self._must_check_topic:
             self._topic_checked_at, self._must_check_topic = time.monotonic(), False
             await self._topic_checks.attempt(self._check_topic)
-        is_notified = await self._subscription.wait(idle_s)
-        if is_notified:
-            self._wakes += 1
-            self._woken_at = time.monotonic()
-        return is_notified
+        return IDLE_S if batch.is_held else self._idle_s()
 
     async def _handle_or_check(self, *, is_notified: bool) -> HandledBatch:
         try:
@@ -229,13 +218,13 @@ class ConsumerRunner:
         self._redrive_checked_at = 0.0 if is_redriven else time.monotonic()
         return is_redriven
 
-    def _idle_s(self) -> float | None:
-        """How long a worker may wait for a notification; None: for ever."""
+    def _idle_s(self) -> float:
+        """How long a worker may wait for a notification."""
         batch = self._consumer.batch
         if batch and batch.min > 1 and (not self._is_polled or time.monotonic() - self._woken_at < batch.wait_s + IDLE_S):
             # Too few events may wait, and are due when the oldest of them has waited long enough.
             return min(IDLE_S, max(batch.wait_s / 2, 0.01))
-        return None if self._is_polled else IDLE_S
+        return math.inf if self._is_polled else IDLE_S
 
     async def handle_once(self) -> int:
         """Handles one batch if one is due; returns its number of events."""
@@ -417,3 +406,60 @@ _OUTCOMES = {
     "stopped": "the partition stops until `headrace consumer resume`",
     None: "another node has moved on",
 }
+
+
+class DuePoll:
+    """Wakes the consumers of a node that may have something to do, by one statement for all of them on a database, until `stop` is set.
+
+    A consumer sleeps until it is notified. Promises: what no notification says is found within a second while events come, and within ten
+    after a quiet time: a retry that becomes due, a dead letter to redrive, a partition whose holder died, a notification that was lost
+    with its connection, a topic that was dropped and created again. However many topics and consumers a node has, they cost one
+    transaction in ten seconds per namespace while they are idle."""
+
+    def __init__(self, pool: Pool, appended: Subscription, stop: StopSignal, *, name: str = "due consumers") -> None:
+        """`appended` is notified when a log has grown."""
+        self._pool = pool
+        self._stop = stop
+        self._name = name
+        self.loop = Loop(name, stop, step=self._step, wake_up=appended, pauses_s=(POLL_S, REST_S), is_poll=True, pool=pool)
+        self._polls: dict[str | None, Loop] = {}
+        """Those of one namespace fail without harm to the others."""
+        self._consumers: dict[str | None, list[ConsumerRunner]] = {}
+        self._topics: dict[str | None, str] = {}
+        """What identifies the topics of each namespace, as of the last poll."""
+
+    def add(self, consumer: ConsumerRunner) -> None:
+        self._consumers.setdefault(consumer.consumer.namespace, []).append(consumer)
+
+    def remove(self, consumer: ConsumerRunner) -> None:
+        self._consumers[consumer.consumer.namespace].remove(consumer)
+
+    async def _step(self) -> None:
+        for namespace in [namespace for namespace, consumers in self._consumers.items() if consumers]:
+            if namespace not in self._polls:
+                name = f"{self._name} of {namespace or 'the default namespace'}"
+                self._polls[namespace] = Loop(name, self._stop, pool=self._pool)
+            await self._polls[namespace].attempt(partial(self.poll_once, namespace))
+
+    async def poll_once(self, namespace: str | None) -> None:
+        """Wakes the consumers of a namespace that may have something to do."""
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_DUE, (namespace,))).fetchall()
+        topic_ids = {topic_id for topic_id, consumer_id, _ in rows if consumer_id is None}
+        consumer_ids = {consumer_id for _, consumer_id, _ in rows}
+        for consumer in self._consumers[namespace]:
+            if consumer.topic_id in topic_ids or consumer.consumer_id in consumer_ids:
+                consumer.wake()
+                self.loop.reset_pace()
+        [topics] = [topics for _, _, topics in rows if topics is not None]
+        if self._topics.get(namespace) != topics:
+            await self._compare_topics(namespace)
+            self._topics[namespace] = topics
+
+    async def _compare_topics(self, namespace: str | None) -> None:
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_TOPICS, (namespace,))).fetchall()
+        topic_ids: dict[str, int] = dict(rows)
+        for consumer in self._consumers[namespace]:
+            if topic_ids.get(consumer.consumer.topic) != consumer.topic_id:
+                consumer.check_topic_soon()

@@ -9,11 +9,11 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 from headrace.core import JSON, InvalidHandler, LoggedEvent
+from headrace.drivers import handler_name, innermost
 
 _SEQUENCES = (list, tuple, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
 _SESSION_NAMES = {"tx", "conn", "connection", "session", "db"}
@@ -71,27 +71,9 @@ def check_handler(function: Callable[..., Any], delivery: Delivery) -> HandlerFo
     return HandlerForm(is_async=is_async, payload_type=payload_type)
 
 
-def handler_name(function: object) -> str:
-    """The name of a handler, for messages."""
-    inner = innermost(function)
-    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
-    return str(name).replace("<locals>.", "").replace("<lambda>", "handler")
-
-
 def is_async_callable(function: object) -> bool:
     """Does a call return something to await? Also true of an object with an async `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(vars(type(function)).get("__call__"))
-
-
-def innermost(function: object) -> object:
-    """The function that the user wrote, without the decorators that say so and without partial arguments."""
-    while True:
-        if isinstance(function, partial):
-            function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        else:
-            return function
 
 
 def _first_parameters(function: Callable[..., Any], reject: Callable[[str], NoReturn]) -> list[inspect.Parameter]:

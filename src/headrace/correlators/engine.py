@@ -6,7 +6,6 @@ timer fires also when no event comes, and never before an event of an earlier ti
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from decimal import Decimal
@@ -14,7 +13,7 @@ from decimal import Decimal
 from headrace.correlators.analysis_process import KnownAnswers
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
-from headrace.db import AsyncConnection, Pool, Subscription, query
+from headrace.db import AsyncConnection, Pool, StopSignal, Subscription, query
 from headrace.definitions import DefinitionEngine
 
 AT_ONCE = 2
@@ -31,7 +30,7 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
     watched_query = "correlators/watched_correlators"
     pending_query = "correlators/pending_correlators"
 
-    def __init__(self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event) -> None:
+    def __init__(self, pool: Pool, written: Subscription, appended: Subscription, stop: StopSignal) -> None:
         super().__init__(pool, written, appended, stop, at_once=AT_ONCE)
         self._stepper = Stepper()
         self._known_answers: dict[int, KnownAnswers] = {}

@@ -22,7 +22,24 @@ from headrace.db.connections import (
     to_url,
 )
 from headrace.db.exchanges import Command, Exchange, Parameter, exchange, fetch_exchanged
-from headrace.db.listener import Listener, Subscription
+from headrace.db.listener import Listener
+from headrace.db.loops import (
+    TRANSIENT_ERRORS,
+    Loop,
+    LoopFailure,
+    LoopMonitor,
+    StopSignal,
+    Subscription,
+    Unit,
+    cancel_tasks,
+    clear_failure,
+    connection_lost_error,
+    error_line,
+    is_transient,
+    is_unreachable,
+    record_failure,
+    run_to_end,
+)
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps, uninstall
 from headrace.db.namespaces import (
     Grant,
@@ -39,7 +56,7 @@ from headrace.db.namespaces import (
     revoke_namespace,
     revoke_node,
 )
-from headrace.db.pace import IdlePace, Pace
+from headrace.db.pace import Pace
 from headrace.db.pooler import is_pooled
 from headrace.db.pools import (
     CONNECTIONS,
@@ -55,25 +72,20 @@ from headrace.db.pools import (
     divide_connections,
 )
 from headrace.db.requirements import RELEASE, SCHEMA_RELEASE, check_node_database, check_node_release, require_sessions
-from headrace.db.retry import (
-    TRANSIENT_ERRORS,
-    LoopFailure,
-    LoopMonitor,
-    LoopSteps,
-    Unit,
-    cancel_tasks,
-    clear_failure,
-    connection_lost_error,
-    error_line,
-    is_transient,
-    is_unreachable,
-    record_failure,
-    retry_until_connected,
-    run_to_end,
-)
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async, parse_interval, parse_time
 from headrace.db.server import Server, create_database, free_port
 from headrace.db.sql_files import query, schema_checksum
+from headrace.db.views import (
+    AsyncView,
+    SyncView,
+    View,
+    asyncpg_connection,
+    cancel_asyncpg,
+    create_view,
+    enter_transaction,
+    leave_transaction,
+    set_adapters,
+)
 
 __all__ = [
     "CONNECTIONS",
@@ -85,16 +97,16 @@ __all__ = [
     "TRANSIENT_ERRORS",
     "WAIT_S",
     "AsyncConnection",
+    "AsyncView",
     "Command",
     "Connection",
     "Exchange",
     "Grant",
-    "IdlePace",
     "Level",
     "Listener",
+    "Loop",
     "LoopFailure",
     "LoopMonitor",
-    "LoopSteps",
     "MigrationStep",
     "Namespace",
     "OwnPool",
@@ -104,11 +116,16 @@ __all__ = [
     "PoolShare",
     "Server",
     "Shards",
+    "StopSignal",
     "Subscription",
+    "SyncView",
     "Target",
     "Unit",
     "UnknownNames",
+    "View",
     "alter_namespace",
+    "asyncpg_connection",
+    "cancel_asyncpg",
     "cancel_tasks",
     "check_node_database",
     "check_node_release",
@@ -124,10 +141,12 @@ __all__ = [
     "create_loop_pool",
     "create_namespace",
     "create_pool",
+    "create_view",
     "data_folder",
     "divide_connections",
     "drop_namespace",
     "embedded_server",
+    "enter_transaction",
     "error_line",
     "exchange",
     "fetch_exchanged",
@@ -140,6 +159,7 @@ __all__ = [
     "is_pooled",
     "is_transient",
     "is_unreachable",
+    "leave_transaction",
     "list_grants",
     "list_namespaces",
     "map_connection_errors",
@@ -154,11 +174,11 @@ __all__ = [
     "query",
     "record_failure",
     "require_sessions",
-    "retry_until_connected",
     "revoke_namespace",
     "revoke_node",
     "run_to_end",
     "schema_checksum",
+    "set_adapters",
     "to_url",
     "uninstall",
 ]

@@ -22,6 +22,7 @@ from psycopg.adapt import Transformer
 from psycopg.waiting import Ready, Wait
 
 from headrace.db.connections import AsyncConnection
+from headrace.db.views import call_when_unprepared
 
 Parameter: TypeAlias = str | int | float | None
 Command: TypeAlias = tuple[LiteralString, Sequence[Parameter]]
@@ -86,21 +87,8 @@ def _statement_names(conn: AsyncConnection) -> set[bytes] | None:
     names = _prepared.get(conn)
     if names is None:
         names = _prepared[conn] = set()
-        _forget_with(conn, names)
+        call_when_unprepared(conn, names.clear)
     return names
-
-
-def _forget_with(conn: AsyncConnection, names: set[bytes]) -> None:
-    """psycopg deallocates all prepared statements of a session after a rollback, also of a savepoint, and so ours too."""
-    clear = conn._prepared.clear
-
-    def clear_both() -> bool:
-        is_flushed = clear()
-        if is_flushed:
-            names.clear()
-        return is_flushed
-
-    conn._prepared.clear = clear_both  # type: ignore[method-assign]
 
 
 def _send_and_fetch(pgconn: Any, commands: Sequence[Command], names: set[bytes] | None) -> PQGen[list[Result]]:

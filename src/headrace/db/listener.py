@@ -7,18 +7,16 @@ than the server's message; that message is then ignored here."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection
 from typing import TypeVar
 
 import psycopg
 import psycopg.sql
 
 from headrace.db.connections import AsyncConnection, Target
+from headrace.db.loops import Loop, Subscription
 from headrace.db.pools import connect_loop
-from headrace.db.retry import LoopSteps
 
 logger = logging.getLogger(__name__)
 
@@ -27,48 +25,8 @@ RECONNECT_S = 0.1
 
 DELIVERED_MAX = 1000
 """Notifications remembered as delivered. Behind a pooler the server's messages come from other backends and never take them away."""
-NAMES_MAX, NAME_CHARS_MAX = 10_000, 64
-"""Names that are kept for a subscriber until it asks for them, and the length of one; a stranger may notify faster than it asks, or
-of a channel whose subscriber never asks."""
-
-
-class Subscription:
-    """Wakes one loop, or several loops that share work, when a channel is notified; with a `filter`, only for payloads that
-    contain it.
-
-    A notification wakes one waiter. A loop that finds work notifies again, so that as many wake up as there is work for."""
-
-    def __init__(self, channel: str) -> None:
-        self.channel = channel
-        self.filter: str | None = None
-        self._pending: asyncio.Queue[None] = asyncio.Queue(maxsize=1)
-        self._names: set[str] = set()
-        self._is_for_all = False
-
-    def notify(self, names: Collection[str] = ()) -> None:
-        """Wakes one waiter, now or when it next waits. `names`: what the notification is about; none: everything."""
-        self._names.update(names)
-        self._is_for_all |= not names
-        if len(self._names) > NAMES_MAX:
-            self._names, self._is_for_all = set(), True
-        if not self._pending.full():
-            self._pending.put_nowait(None)
-
-    def take_names(self) -> frozenset[str] | None:
-        """What the notifications since the last call were about; None: everything."""
-        names = None if self._is_for_all else frozenset(self._names)
-        self._names, self._is_for_all = set(), False
-        return names
-
-    async def wait(self, timeout_s: float | None) -> bool:
-        """Waits for a notification, at most `timeout_s` (None: for ever); returns whether there was one."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._pending.get()
-        except TimeoutError:
-            return False
-        return True
-
+NAME_CHARS_MAX = 64
+"""Length of a name in a notification: a stranger may notify of anything."""
 
 SubscriptionType = TypeVar("SubscriptionType", bound=Subscription)
 
@@ -79,7 +37,7 @@ class Listener:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._subscriptions: list[Subscription] = []
-        self._steps = LoopSteps(f"listener of {target}")
+        self._loop = Loop(f"listener of {target}", step=self._listen)
         self._delivered: Counter[tuple[int, str, str]] = Counter()
         """Notifications that have woken their subscribers before the server's message came, by backend, channel and payload."""
 
@@ -110,21 +68,23 @@ class Listener:
 
     async def run(self) -> None:
         """Listens until cancelled, and connects again after a lost connection."""
-        while True:
-            conn = await self._steps.run(self._listen)
-            assert conn is not None, "only a stop signal ends the wait, and this loop has none"
-            try:
-                self._delivered.clear()
-                self.notify_all()
-                async for notification in conn.notifies():
-                    self._receive(notification)
-            except psycopg.Error as error:
-                logger.warning("listener of %s lost its connection: %s", self._target, error)
-            finally:
-                await conn.close()
-            await asyncio.sleep(RECONNECT_S)
+        await self._loop.run()
 
-    async def _listen(self) -> AsyncConnection:
+    async def _listen(self) -> float:
+        conn = await self._loop.retry(self._connect)
+        assert conn is not None, "only a stop signal ends the wait, and this loop has none"
+        try:
+            self._delivered.clear()
+            self.notify_all()
+            async for notification in conn.notifies():
+                self._receive(notification)
+        except psycopg.Error as error:
+            logger.warning("listener of %s lost its connection: %s", self._target, error)
+        finally:
+            await conn.close()
+        return RECONNECT_S
+
+    async def _connect(self) -> AsyncConnection:
         conn = await connect_loop(self._target)
         try:
             for channel in {subscription.channel for subscription in self._subscriptions}:

@@ -6,10 +6,6 @@ at once. When it is several times as much, the pauses grow with the cube of it, 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-
 WEIGHT = 0.3
 """Of the newest step in the mean of the costs: one slow step is forgotten after a few."""
 RISE = 1.00002
@@ -54,33 +50,3 @@ class Pace:
         slowness = max(self._own_s / (BUSY * self._cheapest_s), 1.0)
         elapsed_s = max(self._cost_s, elapsed_s or 0.0)
         return min(max(self._cost_s * slowness**2 / self._share - elapsed_s, 0.0), self._pause_max_s)
-
-
-class IdlePace:
-    """The pauses of a loop that asks for what no notification says. Short after work, then twice as long each time, up to a limit: nothing
-    to do costs almost nothing."""
-
-    def __init__(self, pause_s: float, rest_s: float) -> None:
-        self._short_s = pause_s
-        self._rest_s = rest_s
-        self._next_s = pause_s
-
-    def reset(self) -> None:
-        """There was work: more may become due soon."""
-        self._next_s = self._short_s
-
-    def pause_s(self) -> float:
-        """The next pause."""
-        pause_s, self._next_s = self._next_s, min(2 * self._next_s, self._rest_s)
-        return pause_s
-
-    async def rest(self, stop: asyncio.Event, wait_for_work: Callable[[float], Awaitable[bool]]) -> None:
-        """Pauses until the time is over or `stop` is set. Work that comes ends a long pause, and the following ones are short.
-
-        `wait_for_work` waits for at most some seconds, also 0, and returns whether work has come since it was last asked."""
-        pause_s = self.pause_s()
-        with suppress(TimeoutError):
-            # Always: work that flows must not make more polls than one per short pause.
-            await asyncio.wait_for(stop.wait(), self._short_s)
-        if not stop.is_set() and await wait_for_work(pause_s - self._short_s):
-            self.reset()

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from operator import itemgetter
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -25,9 +25,9 @@ from psycopg.rows import class_row
 from headrace.core import NamespaceTurns
 from headrace.db import (
     AsyncConnection,
-    IdlePace,
-    LoopSteps,
+    Loop,
     Pool,
+    StopSignal,
     Subscription,
     Unit,
     clear_failure,
@@ -122,20 +122,22 @@ class DefinitionEngine(ABC, Generic[Consumer]):
     """The name of the query that lists what is to be compiled: id, namespace and name."""
 
     def __init__(
-        self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event, *, at_once: int | None = None
+        self, pool: Pool, written: Subscription, appended: Subscription, stop: StopSignal, *, at_once: int | None = None
     ) -> None:
         """`at_once`: how many consumers run concurrently; by default as many as the pool has connections."""
         self._pool = pool
         self._turns = NamespaceTurns(at_once or pool.max_size)
         self._long_turns, self._lock_turns = NamespaceTurns(1), NamespaceTurns(1)
-        self._written = written
         self._appended = appended
         self._stop = stop
-        self._compiled = asyncio.Event()
         self._active: dict[int, Consumer] = {}
-        self._wake_ups: dict[int, asyncio.Event] = {}
-        self._compiler_pace, self._due_pace = IdlePace(IDLE_S, COMPILER_REST_S), IdlePace(IDLE_S, REST_S)
-        self._work_came = asyncio.Event()
+        self._loops: dict[int, Loop] = {}
+        """Those of the consumers; one that was dropped ends after its turn."""
+        compiler, due, paces = f"{self.noun} compiler", f"due {self.noun}s", ((IDLE_S, COMPILER_REST_S), (IDLE_S, REST_S))
+        self._compiler = Loop(compiler, stop, step=self._compile, wake_up=written, pauses_s=paces[0], pool=pool)
+        self._due = Loop(due, stop, step=self._wake_due, pauses_s=paces[1], is_poll=True, pool=pool)
+        self._appends = Loop(f"{self.noun}s: notifications", stop, step=self._wake_appended, wake_up=appended)
+        self._watch = Loop(f"{self.noun}s", stop, step=self._start_loops, pool=pool)
         self._late: set[Unit] = set()
         """Definitions whose last compilation met a transient error."""
         self.events = 0
@@ -171,8 +173,8 @@ class DefinitionEngine(ABC, Generic[Consumer]):
                 compiled += count
                 if pending or ended:
                     await self.show_status(after_compiling=True)
-                    self._compiler_pace.reset()
-                    self._compiled.set()
+                    self._compiler.reset_pace()
+                    self._watch.wake()
                     self._wake_all()
                 elif long:
                     await asyncio.wait(long, timeout=LONG_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
@@ -264,7 +266,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
     async def _record_failures(self, conn: AsyncConnection, consumer: Consumer) -> AsyncIterator[None]:
         """A batch that fails in here is tried again, event by event and with growing pauses; other consumers go on.
 
-        Enter it outside of the batch's transaction. A transient error passes: `retry_until_connected` handles it."""
+        Enter it outside of the batch's transaction. A transient error passes: the loop tries again."""
         try:
             yield
         except psycopg.Error as error:
@@ -276,53 +278,34 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             logger.error("%s failed: %s; the batch will be tried again", consumer, error)
 
     async def run(self) -> None:
-        self._wake_ups = {}
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._compile())
-            group.create_task(self._wake_on_append())
-            group.create_task(self._wake_due())
-            await self._start_loops(group)
+        self._loops = {}
+        async with asyncio.TaskGroup() as self._group:
+            for loop in (self._compiler, self._appends, self._due, self._watch):
+                self._group.create_task(loop.run())
 
-    async def _compile(self) -> None:
-        steps = LoopSteps(f"{self.noun} compiler", self._stop, pool=self._pool)
-        while not self._stop.is_set():
-            if not await steps.run(self.compile_once) and await self._written.wait(self._compiler_pace.pause_s()):
-                self._compiler_pace.reset()
-                # Another node may have compiled it.
-                self._compiled.set()
+    async def _compile(self) -> float | None:
+        if self._compiler.is_notified:
+            # Another node may have compiled it.
+            self._watch.wake()
+        return 0 if await self.compile_once() else None
 
-    async def _wake_on_append(self) -> None:
+    async def _wake_appended(self) -> float:
         """Wakes the consumers of the topics that a notification names."""
-        while not self._stop.is_set():
-            if await self._appended.wait(REST_S):
-                self._work_came.set()
-                names = self._appended.take_names()
-                if names is None:
-                    self._wake_all()
-                else:
-                    self._wake({consumer.topic_id for consumer in self._active.values() if str(consumer.topic_id) in names}, ())
-        self._work_came.set()
-        self._compiled.set()
-        self._wake_all()
+        if self._appends.is_notified:
+            self._due.wake()
+            names = self._appended.take_names()
+            if names is None:
+                self._wake_all()
+            else:
+                self._wake({consumer.topic_id for consumer in self._active.values() if str(consumer.topic_id) in names}, ())
+        return math.inf
 
     async def _wake_due(self) -> None:
         """Wakes the consumers that may have something to do without a notification, by one statement for all of them."""
-        steps = LoopSteps(f"due {self.noun}s", self._stop, pool=self._pool)
-        while not self._stop.is_set():
-            due = await steps.attempt(self._find_due) or []
-            topic_ids = {topic_id for topic_id, consumer_id in due if consumer_id is None}
-            consumer_ids = {consumer_id for _, consumer_id in due}
-            if self._wake(topic_ids, consumer_ids):
-                self._due_pace.reset()
-            await self._due_pace.rest(self._stop, self._wait_for_work)
-
-    async def _wait_for_work(self, timeout_s: float) -> bool:
-        if not self._work_came.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._work_came.wait(), timeout_s)
-        came = self._work_came.is_set()
-        self._work_came.clear()
-        return came
+        due = await self._find_due()
+        topic_ids = {topic_id for topic_id, consumer_id in due if consumer_id is None}
+        if self._wake(topic_ids, {consumer_id for _, consumer_id in due}):
+            self._due.reset_pace()
 
     async def _find_due(self) -> list[tuple[int, int | None]]:
         async with self._pool.connection() as conn:
@@ -333,47 +316,41 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         woken = [
             consumer_id
             for consumer_id, consumer in self._active.items()
-            if consumer_id in self._wake_ups and (consumer.topic_id in topic_ids or consumer_id in consumer_ids)
+            if consumer_id in self._loops and (consumer.topic_id in topic_ids or consumer_id in consumer_ids)
         ]
         for consumer_id in woken:
-            self._wake_ups[consumer_id].set()
+            self._loops[consumer_id].wake()
         return bool(woken)
 
     def _wake_all(self) -> None:
-        for wake_up in self._wake_ups.values():
-            wake_up.set()
+        for loop in self._loops.values():
+            loop.wake()
 
-    async def _start_loops(self, group: asyncio.TaskGroup) -> None:
+    async def _start_loops(self) -> float:
         """Finds the active consumers and gives each a loop of its own."""
-        steps = LoopSteps(f"{self.noun}s", self._stop, pool=self._pool)
-        while not self._stop.is_set():
-            consumers = await steps.run(self.watched)
-            if consumers is None:
-                return
-            self._active = {consumer.consumer_id: consumer for consumer in consumers}
-            for consumer_id in self._wake_ups.keys() - self._active.keys():
-                # Dropped: its loop ends.
-                self._wake_ups[consumer_id].set()
-            for consumer_id in self._active.keys() - self._wake_ups.keys():
-                self._wake_ups[consumer_id] = asyncio.Event()
-                group.create_task(self._run_consumer(consumer_id))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._compiled.wait(), WATCH_S)
-            self._compiled.clear()
+        self._active = {consumer.consumer_id: consumer for consumer in await self.watched()}
+        for consumer_id in self._loops.keys() - self._active.keys():
+            # Dropped: its loop ends.
+            self._loops[consumer_id].wake()
+        for consumer_id in self._active.keys() - self._loops.keys():
+            self._group.create_task(self._run_consumer(consumer_id))
+        return WATCH_S
 
     async def _run_consumer(self, consumer_id: int) -> None:
-        wake_up = self._wake_ups[consumer_id]
         first = self._active[consumer_id]
-        steps = LoopSteps(str(first), self._stop, pool=self._pool, unit=first.unit, is_wanted=lambda: consumer_id in self._active)
-        while not self._stop.is_set() and (consumer := self._active.get(consumer_id)) is not None:
-            # Before the turn: a notification that comes during it may have come too late for it.
-            wake_up.clear()
-            rest_s = await steps.run(partial(self._take_turn, consumer))
-            if rest_s:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(wake_up.wait(), None if math.isinf(rest_s) else rest_s)
-        del self._wake_ups[consumer_id]
+        loop = self._loops[consumer_id] = Loop(
+            str(first),
+            self._stop,
+            step=partial(self._take_turn, consumer_id),
+            pool=self._pool,
+            unit=first.unit,
+            is_wanted=lambda: consumer_id in self._active,
+        )
+        await loop.run()
+        del self._loops[consumer_id]
 
-    async def _take_turn(self, consumer: Consumer) -> float:
+    async def _take_turn(self, consumer_id: int) -> float:
+        if (consumer := self._active.get(consumer_id)) is None:
+            return 0
         async with self._turns.turn(consumer.namespace):
             return await self.turn(consumer)

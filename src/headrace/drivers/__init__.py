@@ -1,34 +1,78 @@
 """Drivers: psycopg, asyncpg, SQLAlchemy and Django, sync and async.
 
-Owns: how headrace writes on a connection of its caller. Promises: a function is written once for all of them, as steps; a library is
-imported only when a connection of its kind is used; what a function writes is part of the caller's transaction, which headrace never
-commits."""
+Owns: how headrace writes on a connection of its caller, and what a handler gets as its second argument. Promises: a function that writes
+is written once for all of them, as steps; a library is imported only when a connection of its kind is used; what a function writes is
+part of the caller's transaction, which headrace never commits; what a handler does through its session is part of the transaction that
+also moves the cursor or acks the action, and which it cannot end."""
 
+from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection
 from headrace.drivers.registry import (
     AsyncConnection,
     ConnectionKind,
     SyncConnection,
+    driver_connection,
     is_async_connection,
     register_kind,
     run_steps,
     run_steps_async,
 )
+from headrace.drivers.sessions import (
+    ASYNCPG,
+    CANCEL_S,
+    SAVEPOINT,
+    SESSION_KINDS,
+    Cancel,
+    EventRows,
+    HandlerConnection,
+    SessionKind,
+    SessionStep,
+    TransactionSource,
+    check_session_option,
+    concurrency_error,
+    handler_name,
+    innermost,
+    request_for,
+    session_kind,
+    statement_cancel,
+)
+from headrace.drivers.sources import Sources
 from headrace.drivers.steps import SESSION, Block, Copy, Fetch, Insert, Rows, Steps, fetch
 
 __all__ = [
+    "ASYNCPG",
+    "CANCEL_S",
+    "SAVEPOINT",
     "SESSION",
+    "SESSION_KINDS",
     "AsyncConnection",
     "Block",
+    "Cancel",
     "ConnectionKind",
     "Copy",
+    "EventRows",
     "Fetch",
+    "GuardedAsyncView",
+    "HandlerConnection",
     "Insert",
+    "PsycopgConnection",
     "Rows",
+    "SessionKind",
+    "SessionStep",
+    "Sources",
     "Steps",
     "SyncConnection",
+    "TransactionSource",
+    "check_session_option",
+    "concurrency_error",
+    "driver_connection",
     "fetch",
+    "handler_name",
+    "innermost",
     "is_async_connection",
     "register_kind",
+    "request_for",
     "run_steps",
     "run_steps_async",
+    "session_kind",
+    "statement_cancel",
 ]

@@ -69,10 +69,35 @@ def load(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def class_names(connection_class: type) -> list[str]:
+    """A class and those it inherits from, each by its top package and its name."""
+    return [f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in connection_class.__mro__]
+
+
 def find_kind(connection_class: type) -> ConnectionKind | None:
     """The kind of a class; None if it is not known."""
-    names = (f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in connection_class.__mro__)
-    return next((kind for name in names if (kind := _kinds_by_class.get(name))), None)
+    return next((kind for name in class_names(connection_class) if (kind := _kinds_by_class.get(name))), None)
+
+
+def driver_connection(conn: Any) -> object:
+    """The driver's connection inside the objects of SQLAlchemy and Django; None if there is none yet. Any other object as it is."""
+    names = set(class_names(type(conn)))
+    if names & {"sqlalchemy.scoped_session", "sqlalchemy.async_scoped_session"}:
+        return driver_connection(conn())
+    if "sqlalchemy.AsyncSession" in names:
+        return driver_connection(conn.sync_session)
+    if "sqlalchemy.AsyncConnection" in names:
+        return driver_connection(conn.sync_connection)
+    if "sqlalchemy.Session" in names:
+        if "sqlalchemy.Connection" in class_names(type(conn.bind)):
+            return driver_connection(conn.bind)
+        return driver_connection(conn.connection()) if conn.in_transaction() else None
+    if "sqlalchemy.Connection" in names:
+        # A detached connection knows no driver_connection; an asynchronous one is adapted.
+        inner: Any = conn.connection.dbapi_connection
+        return getattr(inner, "driver_connection", inner)
+    own: object = conn.connection if names & {"django.BaseDatabaseWrapper", "django.ConnectionProxy"} else conn
+    return own
 
 
 def _find_driver(connection_class: type, *, is_async: bool) -> Driver:
@@ -109,54 +134,16 @@ def is_async_connection(conn: SyncConnection | AsyncConnection) -> bool:
     return kind is not None and kind.is_async
 
 
-for _kind in (
-    ConnectionKind(
-        name="psycopg.Connection",
-        classes=("psycopg.Connection",),
-        is_async=False,
-        driver_path="headrace.drivers.psycopg:SYNC",
-    ),
-    ConnectionKind(
-        name="psycopg.AsyncConnection",
-        classes=("psycopg.AsyncConnection",),
-        is_async=True,
-        driver_path="headrace.drivers.psycopg:ASYNC",
-    ),
-    ConnectionKind(
-        name="asyncpg.Connection",
-        classes=("asyncpg.Connection", "asyncpg.PoolConnectionProxy"),
-        is_async=True,
-        driver_path="headrace.drivers.asyncpg:ASYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.Session",
-        classes=("sqlalchemy.Session", "sqlalchemy.scoped_session"),
-        is_async=False,
-        driver_path="headrace.drivers.sqlalchemy:SYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.Connection",
-        classes=("sqlalchemy.Connection",),
-        is_async=False,
-        driver_path="headrace.drivers.sqlalchemy:SYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.AsyncSession",
-        classes=("sqlalchemy.AsyncSession", "sqlalchemy.async_scoped_session"),
-        is_async=True,
-        driver_path="headrace.drivers.sqlalchemy:ASYNC",
-    ),
-    ConnectionKind(
-        name="sqlalchemy.AsyncConnection",
-        classes=("sqlalchemy.AsyncConnection",),
-        is_async=True,
-        driver_path="headrace.drivers.sqlalchemy:ASYNC",
-    ),
-    ConnectionKind(
-        name="django.db.connection",
-        classes=("django.BaseDatabaseWrapper", "django.ConnectionProxy"),
-        is_async=False,
-        driver_path="headrace.drivers.django:SYNC",
-    ),
+for _name, _classes, _driver_path in (
+    ("psycopg.Connection", ("psycopg.Connection",), "psycopg:SYNC"),
+    ("psycopg.AsyncConnection", ("psycopg.AsyncConnection",), "psycopg:ASYNC"),
+    ("asyncpg.Connection", ("asyncpg.Connection", "asyncpg.PoolConnectionProxy"), "asyncpg:ASYNC"),
+    ("sqlalchemy.Session", ("sqlalchemy.Session", "sqlalchemy.scoped_session"), "sqlalchemy:SYNC"),
+    ("sqlalchemy.Connection", ("sqlalchemy.Connection",), "sqlalchemy:SYNC"),
+    ("sqlalchemy.AsyncSession", ("sqlalchemy.AsyncSession", "sqlalchemy.async_scoped_session"), "sqlalchemy:ASYNC"),
+    ("sqlalchemy.AsyncConnection", ("sqlalchemy.AsyncConnection",), "sqlalchemy:ASYNC"),
+    ("django.db.connection", ("django.BaseDatabaseWrapper", "django.ConnectionProxy"), "django:SYNC"),
 ):
-    register_kind(_kind)
+    _is_async = _driver_path.endswith(":ASYNC")
+    _path = f"headrace.drivers.{_driver_path}"
+    register_kind(ConnectionKind(name=_name, classes=_classes, is_async=_is_async, driver_path=_path))

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import psycopg
 from alembic.operations import MigrateOperation, Operations
-from psycopg.rows import TupleRow
 
 from headrace.core import Invalid
-from headrace.db import Connection, migrate, uninstall
+from headrace.db import Connection, SyncView, create_view, migrate, uninstall
+from headrace.drivers import driver_connection
 
 IncludeName: TypeAlias = Callable[[str | None, Any, MutableMapping[Any, str | None]], bool]
 
@@ -75,16 +75,13 @@ def _psycopg_connection(operations: Operations) -> Connection:
     if operations.get_context().as_sql:
         raise Invalid("headrace's schema depends on what the database has; print its SQL with: headrace migrate --sql")
     bind = operations.get_bind()
-    driver_connection: object = bind.connection.driver_connection
-    if isinstance(driver_connection, psycopg.AsyncConnection):
+    connection = driver_connection(bind)
+    if isinstance(connection, psycopg.AsyncConnection):
         # An async engine runs revisions in `run_sync`, while its event loop waits: the same connection, without the event loop.
-        view = psycopg.Connection[TupleRow](driver_connection.pgconn)
-        # Both number their prepared statements from 0, and the server knows each name once.
-        view.prepare_threshold = None
-        return view
-    if not isinstance(driver_connection, psycopg.Connection):
+        return create_view(SyncView, connection, autocommit=False)
+    if not isinstance(connection, psycopg.Connection):
         driver = f"{bind.dialect.name}+{bind.dialect.driver}"
         raise Invalid(
             f"headrace's revision needs psycopg 3, and Alembic runs on {driver}; in env.py use a URL postgresql+psycopg://…"
         )
-    return driver_connection
+    return connection

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, WorkerPool
-from headrace.consume import Sources
-from headrace.db import LoopSteps, Pool, Subscription, Target, cancel_tasks
-from headrace.node.loops import supervise
+from headrace.db import Loop, Pool, StopSignal, Subscription, Target, cancel_tasks
+from headrace.drivers import Sources
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class ActionWorkers:
         pool: Pool,
         leases: Pool,
         subscribe: Callable[[str], Subscription],
-        stop: asyncio.Event,
+        stop: StopSignal,
         *,
         namespace: str | None,
         node_id: UUID,
@@ -69,8 +68,8 @@ class ActionWorkers:
 
     async def run(self) -> None:
         background = [
-            supervise(f"leases of {self._target}", self._leases.run),
-            supervise(f"sweep of {self._target}", self._sweeper.run),
+            asyncio.create_task(self._leases.run(), name=f"leases of {self._target}"),
+            asyncio.create_task(self._sweeper.loop.run(), name=f"sweep of {self._target}"),
         ]
         try:
             async with asyncio.TaskGroup() as group:
@@ -97,17 +96,14 @@ class UnhandledSweeper:
     def __init__(self, queue: Queue, *, grace_s: float) -> None:
         self._queue = queue
         self._grace_s = grace_s
-        self._steps = LoopSteps("sweep")
+        self.loop = Loop("sweep", step=self._step, delay_s=SWEEP_S)
         self._swept_s: float | None = None
         self._resumes_s = 0.0
 
-    async def run(self) -> None:
-        """Sweeps until cancelled."""
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            buried = await self._steps.run(self.sweep_once)
-            if buried:
-                logger.warning("%s actions that no node handles were moved to the dead letters", buried)
+    async def _step(self) -> float:
+        if buried := await self.sweep_once():
+            logger.warning("%s actions that no node handles were moved to the dead letters", buried)
+        return SWEEP_S
 
     async def sweep_once(self) -> int:
         """Returns how many actions were buried."""

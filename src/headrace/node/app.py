@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from dataclasses import replace
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from headrace.actions import (
     ActionHandler,
@@ -25,38 +25,25 @@ from headrace.consume import (
     HandlerGroup,
     HandlerOptions,
     Numbers,
-    check_session_option,
     prepare_consumer,
 )
 from headrace.core import JSON, Address, Conflict
 from headrace.db import RELAY_CONNECTIONS, AsyncConnection, LoopFailure, Target
-
-if TYPE_CHECKING:
-    from headrace.node.action_workers import WorkerSettings
-    from headrace.node.endpoints import HttpSettings
-    from headrace.node.registry import Identity
-    from headrace.node.running import RunningNode
-    from headrace.web.http import IngestSettings
+from headrace.drivers import check_session_option
+from headrace.node.action_workers import WorkerSettings
+from headrace.node.application import EventTypeRule
+from headrace.node.databases import GRACE_S
+from headrace.node.endpoints import HttpSettings
+from headrace.node.registry import Identity
+from headrace.node.running import RunningNode, run_node
+from headrace.web.http import IngestSettings
 
 START_S = 10.0
-GRACE_S = 30.0
 
 H = TypeVar("H", bound=Handler)
 A = TypeVar("A", bound=ActionHandler)
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class EventTypeRule:
-    """A rule without a condition that turns every event of a type into an action, in one topic or (None) in all of them."""
-
-    event_type: str
-    topic: str | None
-
-    @property
-    def action(self) -> str:
-        return f"on:{self.topic}/{self.event_type}" if self.topic else f"on:{self.event_type}"
 
 
 class Headrace:
@@ -260,10 +247,6 @@ class Headrace:
         of the block running handlers have `grace_s` to finish; after that their transactions are rolled back. `http` is an address
         such as '127.0.0.1:9464' where the node serves /metrics, /healthz and /readyz, `ingest` one for HTTP in. Relays may
         hold `relay_connections` beside the connections of the node; with 0 it runs no relays."""
-        from headrace.node.endpoints import HttpSettings
-        from headrace.node.running import run_node
-        from headrace.web.http import IngestSettings
-
         return run_node(
             self,
             dsn,

@@ -9,20 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
-from headrace.core import Address, encode
-from headrace.db import SCHEMA_RELEASE, cancel_tasks, check_node_release, error_line
+from headrace.core import Address, DurationHistogram, encode
+from headrace.db import SCHEMA_RELEASE, LoopMonitor, StopSignal, cancel_tasks, check_node_release, error_line
+from headrace.node.databases import DatabaseLoops, start_failures
 from headrace.node.http_server import HttpServer, Response
-from headrace.observe.metrics import CONTENT_TYPE, metric_family, render
-
-if TYPE_CHECKING:
-    from headrace.node.metrics import NodeMetrics
-    from headrace.node.node import DatabaseLoops, Node
+from headrace.observe.metrics import CONTENT_TYPE, DatabaseMetrics, Sample, metric_family, render
 
 DATABASE_S = 2.0
 """How long /readyz waits for a database."""
@@ -46,11 +42,68 @@ class HttpSettings:
         return cls(address=Address.parse(address), ready_lag_s=ready_lag_s)
 
 
+class NodeMetrics:
+    """Collects the metrics of one node."""
+
+    def __init__(self, databases: Sequence[DatabaseLoops], monitor: LoopMonitor) -> None:
+        self._databases = databases
+        self.monitor = monitor
+        self._readings = {database.target.name: DatabaseMetrics(database.loop_pool) for database in databases}
+
+    async def read(self, database: DatabaseLoops) -> Sequence[Sample]:
+        """The numbers of one database; none if it cannot be read."""
+        return await self._readings[database.target.name].read()
+
+    async def collect(self) -> tuple[dict[str, list[Sample]], dict[tuple[str, ...], DurationHistogram]]:
+        """The samples of each shard, and the durations of the handlers by kind and name."""
+        await asyncio.gather(*map(self.read, self._databases))
+        return self.known_samples(), self.durations()
+
+    def known_samples(self) -> dict[str, list[Sample]]:
+        """The samples of each shard, without a new reading of the database."""
+        samples = {
+            database.target.name: [*self._readings[database.target.name].samples, *self._own_samples(database)]
+            for database in self._databases
+        }
+        failures = metric_family("headrace_loop_failures_total")
+        first = next(iter(samples.values()), [])
+        # A loop names its database itself, if it is of one.
+        first += [Sample(failures, (loop,), count) for loop, count in sorted(self.monitor.failure_counts.items())]
+        return samples
+
+    def _own_samples(self, database: DatabaseLoops) -> Iterator[Sample]:
+        is_read = self._readings[database.target.name].error is None
+        yield Sample(metric_family("headrace_database_up"), (), float(is_read))
+        outputs = metric_family("headrace_correlator_outputs_total")
+        for labels, count in sorted(database.correlators.outputs_by_correlator.items()):
+            yield Sample(outputs, labels, count)
+
+    def durations(self) -> dict[tuple[str, ...], DurationHistogram]:
+        """The durations of the handlers by kind and name, of all databases together."""
+        durations: dict[tuple[str, ...], DurationHistogram] = {}
+        for labels, histogram in self.histograms():
+            durations.setdefault(labels, DurationHistogram()).add(histogram)
+        return durations
+
+    def histograms(self) -> Iterator[tuple[tuple[str, str], DurationHistogram]]:
+        """The histogram of each handler on each database, by kind and name."""
+        for database in self._databases:
+            for runner in database.consumers:
+                yield ("consumer", f"{runner.consumer.topic}/{runner.consumer.name}"), runner.durations
+            for worker in database.actions.workers:
+                by_action: Mapping[str, DurationHistogram] = worker.durations
+                for action, histogram in by_action.items():
+                    yield ("action", action), histogram
+
+
 class Endpoints:
     """The HTTP server of one node."""
 
-    def __init__(self, node: Node, databases: Sequence[DatabaseLoops], metrics: NodeMetrics, settings: HttpSettings) -> None:
+    def __init__(
+        self, node: str, databases: Sequence[DatabaseLoops], metrics: NodeMetrics, stop: StopSignal, settings: HttpSettings
+    ) -> None:
         self._node = node
+        self._stop = stop
         self._databases = databases
         self._metrics = metrics
         self._ready_lag_s = settings.ready_lag_s
@@ -96,10 +149,10 @@ class Endpoints:
 
     async def _show_readiness(self) -> Response:
         reasons = [*self._health_problems()]
-        if self._node.is_stopping:
+        if self._stop.is_set():
             reasons.append("the node stops")
-        reasons += self._node.start_failures
-        reasons += [f"{failure.loop} fails: {failure.error}" for failure in self._node.monitor.failures()]
+        reasons += start_failures(self._databases)
+        reasons += [f"{failure.loop} fails: {failure.error}" for failure in self._metrics.monitor.failures()]
         async with self._check_lock:
             if time.monotonic() - self._checked_at >= CHECK_AGE_S:
                 checks = await asyncio.gather(*map(self._check_database, self._databases))
@@ -128,6 +181,6 @@ class Endpoints:
         ]
 
     def _answer(self, reasons: Sequence[str]) -> Response:
-        body = {"status": "failing" if reasons else "ok", "node": self._node.identity.name, "reasons": list(reasons)}
+        body = {"status": "failing" if reasons else "ok", "node": self._node, "reasons": list(reasons)}
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
         return Response(encode(body).encode() + b"\n", "application/json", status)

@@ -26,7 +26,7 @@ from headrace.db import (
     pending_steps,
 )
 from headrace.node.action_workers import WorkerSettings
-from headrace.node.app import Headrace
+from headrace.node.application import Application
 from headrace.node.endpoints import HttpSettings
 from headrace.node.node import Node
 from headrace.node.registry import Identity
@@ -64,7 +64,7 @@ class RunningNode:
 
 @asynccontextmanager
 async def run_node(
-    app: Headrace,
+    app: Application,
     dsn: str | Sequence[Target] | None,
     *,
     sequencer: bool,

@@ -18,10 +18,11 @@ from headrace.consume import Batch, Consumer, ConsumerRunner, DuePoll, Failure
 from headrace.core import HeadraceError, PackageMissing
 from headrace.db import (
     Listener,
-    LoopSteps,
+    Loop,
     OwnPool,
     Parameter,
     Pool,
+    StopSignal,
     Subscription,
     Unit,
     cancel_tasks,
@@ -73,7 +74,7 @@ class RelayRunner(ConsumerRunner):
         delivery: Delivery,
         pool: Pool,
         subscription: Subscription,
-        stop: asyncio.Event,
+        stop: StopSignal,
         due: DuePoll | None = None,
     ) -> None:
         relay = runnable.relay
@@ -118,7 +119,7 @@ class RunningRelay:
     ) -> None:
         self.runnable = runnable
         self._pool = pool
-        self._stop = asyncio.Event()
+        self._stop = StopSignal()
         self.subscription = subscription
         self._delivery = Delivery(runnable.relay, namespace=runnable.namespace, uid=runnable.uid, on_gone=self._disable)
         self.runner = RelayRunner(runnable, self._delivery, relay_pool, subscription, self._stop, due)
@@ -126,7 +127,7 @@ class RunningRelay:
 
     async def _run(self) -> None:
         try:
-            await LoopSteps(f"relay {self.runnable.name}", self._stop).keep_running(self.runner.run)
+            await self.runner.run()
         finally:
             await run_to_end(self._close())
 
@@ -145,8 +146,6 @@ class RunningRelay:
     async def stop(self) -> None:
         """Lets a running delivery finish, and ends."""
         self._stop.set()
-        for _ in range(self.runnable.relay.concurrency):
-            self.subscription.notify()
         try:
             await asyncio.wait([self._task], timeout=STOP_S)
         finally:
@@ -162,7 +161,7 @@ class RelayEngine:
         pool: Pool,
         relay_pool: OwnPool,
         written: Subscription,
-        stop: asyncio.Event,
+        stop: StopSignal,
         *,
         listener: Listener,
         due: DuePoll | None = None,
@@ -198,15 +197,16 @@ class RelayEngine:
         return [f"{running.runnable.relay.topic}/{running.runnable.relay.consumer}" for running in self._running.values()]
 
     async def run(self) -> None:
-        steps = LoopSteps("relays", self._stop, pool=self._pool)
         try:
-            while not self._stop.is_set():
-                await steps.run(self.update)
-                await self._written.wait(IDLE_S)
+            await Loop("relays", self._stop, step=self._step, wake_up=self._written, pool=self._pool).run()
         finally:
             for relay_id in list(self._running):
                 self._end(relay_id)
             await asyncio.gather(*self._ending.values())
+
+    async def _step(self) -> float:
+        await self.update()
+        return IDLE_S
 
     async def list_runnable(self) -> list[RunnableRelay]:
         """The relays that may run."""

@@ -17,8 +17,9 @@ from psycopg.rows import class_row
 from headrace.core import HeadraceError, Invalid
 from headrace.db import (
     AsyncConnection,
-    LoopSteps,
+    Loop,
     Pool,
+    StopSignal,
     Subscription,
     Target,
     Unit,
@@ -51,38 +52,33 @@ KEEP_TICKS = timedelta(days=90)
 class Ticker:
     """Plans and fires the schedules of one database until `stop` is set."""
 
-    def __init__(self, pool: Pool, subscription: Subscription, stop: asyncio.Event, target: Target) -> None:
+    def __init__(self, pool: Pool, subscription: Subscription, stop: StopSignal, target: Target) -> None:
         self._pool = pool
-        self._subscription = subscription
-        self._stop = stop
         self._target = target
         self._synced_at = -SYNC_S
         self._trimmed_at = time.monotonic()
+        self.loop = Loop("schedules", stop, step=self._step, wake_up=subscription, pool=pool)
         # The steps fail apart from each other: ticks are fired although nothing can be planned.
-        self._steps = {
-            step: LoopSteps(f"schedules: {step}", stop, pool=pool) for step in ("plan", "fire", "trim", "wait", "pg_cron")
-        }
+        self._steps = {step: Loop(f"schedules: {step}", stop, pool=pool) for step in ("plan", "fire", "trim", "wait", "pg_cron")}
         self._last_id: int | None = None
         """The schedule that was claimed last: another namespace has the next turn."""
         self.fired = 0
         """How many events this ticker has fired."""
         self.failures = 0
 
-    async def run(self) -> None:
-        while not self._stop.is_set():
-            planned = await self._steps["plan"].attempt(self.plan_once)
-            if planned or time.monotonic() - self._synced_at >= SYNC_S:
-                await self._steps["pg_cron"].attempt(self._sync)
-            if await self._steps["fire"].attempt(self.fire_once):
-                continue
-            if time.monotonic() - self._trimmed_at > TRIM_S:
-                await self._steps["trim"].attempt(self._trim)
-            wait_s = await self._steps["wait"].attempt(self._wait_s)
-            if await self._subscription.wait(RETRY_S if wait_s is None or self._is_failing() else wait_s):
-                self._synced_at = -SYNC_S
-
-    def _is_failing(self) -> bool:
-        return any(steps.is_failing for steps in self._steps.values())
+    async def _step(self) -> float:
+        if self.loop.is_notified:
+            self._synced_at = -SYNC_S
+        planned = await self._steps["plan"].attempt(self.plan_once)
+        if planned or time.monotonic() - self._synced_at >= SYNC_S:
+            await self._steps["pg_cron"].attempt(self._sync)
+        if await self._steps["fire"].attempt(self.fire_once):
+            return 0
+        if time.monotonic() - self._trimmed_at > TRIM_S:
+            await self._steps["trim"].attempt(self._trim)
+        wait_s = await self._steps["wait"].attempt(self._wait_s)
+        is_failing = any(steps.is_failing for steps in self._steps.values())
+        return RETRY_S if wait_s is None or is_failing else wait_s
 
     async def plan_once(self) -> int:
         """Extends the plans that need it; returns for how many schedules."""

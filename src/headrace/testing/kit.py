@@ -377,7 +377,7 @@ class Kit(BaseKit):
 
     @asynccontextmanager
     async def _steps(self, app: Headrace) -> AsyncIterator[ApplicationSteps]:
-        with async_view(self.conn.pgconn, in_transaction=False) as view:
+        with async_view(self.conn, in_transaction=False) as view:
             pool = OneConnectionPool.of(view)
             steps = ApplicationSteps(app, self.conn, self.target, pool, self._handled, in_transaction=False)
             try:
@@ -414,8 +414,8 @@ class TransactionKit(BaseKit):
         flush = getattr(self._owner, "flush", None)
         if flush is not None and asyncio.iscoroutine(pending := flush()):
             await pending
-        pgconn = open_transaction(self._owner)
-        with sync_view(pgconn) as conn, async_view(pgconn, in_transaction=True) as view:
+        owner = open_transaction(self._owner)
+        with sync_view(owner) as conn, async_view(owner, in_transaction=True) as view:
             async with view.transaction():
                 target, pool = Target("test", conn.info.dsn), OneConnectionPool.of(view)
                 yield ApplicationSteps(app, conn, target, pool, self._handled, in_transaction=True)

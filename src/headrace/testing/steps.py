@@ -14,10 +14,11 @@ from functools import partial
 from uuid import UUID
 
 from headrace.actions import Action, ActionWorker, Claim, LeaseExtender, Queue, build_worker_pools
-from headrace.consume import ConsumerRunner, HandlerConnection
+from headrace.consume import ConsumerRunner
 from headrace.core import Invalid, NotIdle
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Connection, Pool, Subscription, Target, fetch_value, query
+from headrace.db import Connection, Pool, StopSignal, Subscription, Target, fetch_value, query
+from headrace.drivers import HandlerConnection
 from headrace.log.topics import sequence
 from headrace.node import HandlerSessions, Headrace, Identity, Registry
 from headrace.rules import RuleEngine
@@ -77,7 +78,7 @@ class ApplicationSteps:
     counts: RunCounts = field(default_factory=RunCounts)
 
     def __post_init__(self) -> None:
-        stop, subscription = asyncio.Event(), Subscription("test")
+        stop, subscription = StopSignal(), Subscription("test")
         identity = Identity(name="headrace test kit")
         pool, namespace = self.pool, self.app.namespace
         self._registry = Registry(self.app, identity, pool)

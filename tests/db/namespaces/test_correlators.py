@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,7 +17,7 @@ from headrace.correlators import (
     drop_correlator,
     key_state,
 )
-from headrace.db import Connection, Subscription, Target, create_pool
+from headrace.db import Connection, StopSignal, Subscription, Target, create_pool
 from headrace.log.outbox import publish
 from tests.builders import drain
 from tests.correlators.steps import settle_correlators
@@ -39,7 +38,7 @@ async def correlators(owner_conn: Connection, database: Target) -> AsyncIterator
     owner_conn.execute(REMEMBER + "select headrace_internal.secure();")
     own = create_pool(database, size=2)
     await own.open()
-    yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
     await own.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Connection, Server, Subscription, Target, create_pool
+from headrace.db import Connection, Server, StopSignal, Subscription, Target, create_pool
 from headrace.rules import RuleEngine
 from headrace.spark import Access
 from headrace.spark.pipeline import TopicPipeline
@@ -72,7 +71,7 @@ async def database_engine(target: Target) -> AsyncIterator[tuple[RuleEngine, Cor
     pool = create_pool(target, size=2)
     await pool.open()
     try:
-        parameters = (pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+        parameters = (pool, Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal())
         yield RuleEngine(*parameters), CorrelatorEngine(*parameters)
     finally:
         await pool.close()

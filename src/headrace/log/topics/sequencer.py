@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
 
-from headrace.db import Connection, Listener, LoopSteps, Pace, Pool, fetch_exchanged, fetch_rows, fetch_value_async
+from headrace.db import Connection, Listener, Loop, Pace, Pool, StopSignal, fetch_exchanged, fetch_rows, fetch_value_async
 
 BATCH = 5000
 PAUSE_MAX_S = 0.05
@@ -68,11 +68,9 @@ def sequence(conn: Connection, *, batch: int = BATCH) -> list[SequencedTopic]:
 class Sequencer:
     """The sequencer loop of a node. It runs until `stop` is set."""
 
-    def __init__(self, pool: Pool, listener: Listener, stop: asyncio.Event, *, batch: int = BATCH) -> None:
+    def __init__(self, pool: Pool, listener: Listener, stop: StopSignal, *, batch: int = BATCH) -> None:
         self._pool = pool
         self._listener = listener
-        self._subscription = listener.subscribe("headrace_outbox")
-        self._stop = stop
         self._batch = batch
         self._trimmed_at = time.monotonic()
         self._active_at = time.monotonic()
@@ -81,31 +79,31 @@ class Sequencer:
         self._poll_pace = Pace(share=POLL_SHARE, pause_max_s=WATCH_S)
         self._cost_s = 0.0
         """How long the server worked on the last step. Waiting for the disk at its commit is not counted: it costs no CPU."""
-        self._steps = LoopSteps("sequencer", stop, pool=pool)
+        self.loop = Loop("sequencer", stop, step=self._step, wake_up=listener.subscribe("headrace_outbox"), pool=pool)
         # An error of these must not keep events from the log.
-        self._side_steps = {step: LoopSteps(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim")}
+        self._rests, self._trims = (Loop(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim"))
         self.events = 0
         """Number of events this sequencer has moved."""
 
-    async def run(self) -> None:
-        while not self._stop.is_set():
-            started = time.monotonic()
-            topics = await self._steps.run(self._step)
-            elapsed_s = time.monotonic() - started
-            if topics:
-                self._active_at, self._watches = time.monotonic(), 0
-                pause_s = self._pace.pause_s(self._cost_s, events=sum(topic.events for topic in topics), elapsed_s=elapsed_s)
-                if max(topic.events for topic in topics) < self._batch:
-                    await asyncio.sleep(pause_s)
-            elif time.monotonic() - self._active_at < QUIET_S:
-                await self._subscription.wait(max(POLL_S, self._poll_pace.pause_s(elapsed_s)))
-            else:
-                await self._rest()
-            # After a quiet time every slot has been trimmed once more.
-            if time.monotonic() - self._trimmed_at > (TRIM_S if time.monotonic() - self._active_at < TRIMS_S else IDLE_TRIM_S):
-                await self._side_steps["trim"].attempt(self._trim)
+    async def _step(self) -> float:
+        """One step; returns for how many seconds the loop may rest."""
+        # After a quiet time every slot has been trimmed once more.
+        if time.monotonic() - self._trimmed_at > (TRIM_S if time.monotonic() - self._active_at < TRIMS_S else IDLE_TRIM_S):
+            await self._trims.attempt(self._trim)
+        started = time.monotonic()
+        topics = await self._sequence()
+        elapsed_s = time.monotonic() - started
+        if not topics:
+            is_quiet = time.monotonic() - self._active_at >= QUIET_S
+            return await self._rest_s() if is_quiet else max(POLL_S, self._poll_pace.pause_s(elapsed_s))
+        self._active_at, self._watches = time.monotonic(), 0
+        pause_s = self._pace.pause_s(self._cost_s, events=sum(topic.events for topic in topics), elapsed_s=elapsed_s)
+        if max(topic.events for topic in topics) < self._batch:
+            # No notification ends this pause, in which events gather.
+            await asyncio.sleep(pause_s)
+        return 0
 
-    async def _step(self) -> Sequence[SequencedTopic]:
+    async def _sequence(self) -> Sequence[SequencedTopic]:
         async with self._pool.connection() as conn:
             rows = await fetch_exchanged(conn, _SEQUENCE_TIMED, (self._batch,))
             backend_pid = conn.info.backend_pid
@@ -118,14 +116,14 @@ class Sequencer:
             self._listener.deliver("headrace_log", ",".join(grown), backend_pid=backend_pid)
         return topics
 
-    async def _rest(self) -> None:
-        """Waits as long as the state of the topics allows."""
-        state = await self._side_steps["rest"].attempt(self._mark_asleep) or "busy"
+    async def _rest_s(self) -> float:
+        """How long the state of the topics allows to wait."""
+        state = await self._rests.attempt(self._mark_asleep) or "busy"
         if state in ("sleep", "poll") and self._watches < WATCHES:
             # A publisher that read "awake" a moment ago may only now be writing: poll a few times more before the long sleep.
             state = "watch"
             self._watches += 1
-        await self._subscription.wait(PAUSES_S[state])
+        return PAUSES_S[state]
 
     async def _mark_asleep(self) -> str:
         """Marks quiet topics as asleep and returns what to do now: busy, watch, poll or sleep."""

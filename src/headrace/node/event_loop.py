@@ -1,4 +1,4 @@
-"""Block monitor: warns when a handler blocks the event loop, and names the handler.
+"""The event loop of a process, and the block monitor: it warns when a handler blocks the loop, and names the handler.
 
 A thread asks the loop for a heartbeat. If none comes in time, it looks at the stack of the loop's thread: the frame of a handler
 tells which one blocks. So a handler that behaves costs nothing."""
@@ -10,14 +10,18 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
-from headrace.node.app import Headrace
+from headrace.node.application import Application
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 THRESHOLD_S = 0.25
 """A loop that is silent for longer is blocked."""
@@ -29,7 +33,20 @@ QUIET_S = 60.0
 """At most one warning per handler in this time."""
 
 
-def handler_codes(app: Headrace) -> dict[CodeType, str]:
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop: uvloop's if it is installed, because it uses less CPU, else asyncio's own."""
+    loop = import_module("uvloop").new_event_loop() if find_spec("uvloop") is not None else asyncio.new_event_loop()
+    assert isinstance(loop, asyncio.AbstractEventLoop)
+    return loop
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end in a new loop, like asyncio.run."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(main)
+
+
+def handler_codes(app: Application) -> dict[CodeType, str]:
     """The code of every handler of an application, with the handler's name for messages."""
     codes: dict[CodeType, str] = {}
     for consumer in app.consumers:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace.consume.connections import NodeSource, TransactionSource
-from headrace.consume.sessions.kinds import ASYNCPG
 from headrace.core import Invalid, NotMigrated
 from headrace.db import Pool, Target, map_error
+from headrace.drivers.psycopg import NodeSource
+from headrace.drivers.registry import load
+from headrace.drivers.sessions import ASYNCPG, TransactionSource
 
 IDENTITY = "select current_database()::text, headrace.log_epoch(), extract(epoch from pg_postmaster_start_time())::text"
 """Which database of which server this is. A server that was started from a copy of the disk has the same identifier as the first."""
@@ -42,19 +43,15 @@ class Sources:
         return option[name]
 
     def _create(self, option: Any) -> TransactionSource:
+        path, argument = "headrace.drivers.sqlalchemy:EngineSource", option
         if option == ASYNCPG:
-            from headrace.consume.sessions.asyncpg import AsyncpgSource, own_pool
-
-            own = own_pool(self._target.dsn if self._target else str(self._pool.conninfo), size=self._pool.max_size)
-            self._own_pools.append(own)
-            return AsyncpgSource(own)
-        if hasattr(option, "acquire"):
-            from headrace.consume.sessions.asyncpg import AsyncpgSource
-
-            return AsyncpgSource(option)
-        from headrace.consume.sessions.engines import EngineSource
-
-        return EngineSource(option)
+            dsn = self._target.dsn if self._target else str(self._pool.conninfo)
+            argument = load("headrace.drivers.asyncpg:own_pool")(dsn, size=self._pool.max_size)
+            self._own_pools.append(argument)
+        if hasattr(argument, "acquire"):
+            path = "headrace.drivers.asyncpg:AsyncpgSource"
+        source: TransactionSource = load(path)(argument)
+        return source
 
     async def check(self, options: Iterable[Any]) -> None:
         """Raises Invalid if one of the application's own sources leads to another database than the node's."""

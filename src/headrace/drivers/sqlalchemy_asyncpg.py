@@ -1,4 +1,4 @@
-"""The application's own SQLAlchemy engine on asyncpg."""
+"""The application's own SQLAlchemy engine on asyncpg: apart, because it needs both libraries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any, LiteralString
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headrace.consume.connections import Parameters, Rows
-from headrace.consume.sessions.asyncpg import AsyncpgConnection, number_parameters
-from headrace.consume.sessions.engines import EndGuard, check_in_transaction, driver_errors
-from headrace.consume.sessions.kinds import ASYNCPG, SessionStep
-from headrace.consume.sessions.sqlalchemy import async_session_in
 from headrace.db import Parameter
+from headrace.drivers.asyncpg import AsyncpgConnection, number_parameters
+from headrace.drivers.sessions import ASYNCPG, Parameters, Rows, SessionStep
+from headrace.drivers.sqlalchemy import EndGuard, async_session_in, check_in_transaction, driver_errors
 
 
 class AsyncEngineAsyncpg(AsyncpgConnection):

@@ -1,14 +1,16 @@
-"""Loops: a step that fails runs again after a growing pause; tasks are cancelled for certain.
+"""Loops: a room gives a loop its step, and the loop does the rest: it waits, wakes, retries with growing pauses, and stops.
 
-Promises: no error ends a loop. It is counted, logged when it changes, and recorded in the database, where the doctor finds it."""
+Promises: no error ends a loop. It is counted, logged when it changes, and recorded in the database, where the doctor finds it. A loop
+never sleeps through a wake-up or the stop signal. Tasks are cancelled for certain."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,6 +32,9 @@ PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 5.0
 """Bounds of the pauses after failed steps."""
 TRANSIENT_MAX = 3
 """A transient error is recorded when a step has failed this often in a row."""
+NAMES_MAX = 10_000
+"""Names that a subscription keeps until it is asked for them; a stranger may notify faster than it asks, or of a channel whose subscriber
+never asks."""
 
 # Deadlocks, serialization failures and a pool's timeout are operational errors too.
 TRANSIENT_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -117,7 +122,7 @@ class LoopMonitor:
     def __init__(self, on_failure: Callable[[LoopFailure], None] | None = None) -> None:
         """`on_failure` is called once for each new error of a loop."""
         self._on_failure = on_failure
-        self._loops: WeakSet[LoopSteps] = WeakSet()
+        self._loops: WeakSet[Loop] = WeakSet()
         self.failure_counts: Counter[str] = Counter()
         """How many steps of each loop have failed; also of loops that are gone."""
 
@@ -130,7 +135,7 @@ class LoopMonitor:
         finally:
             _monitor.reset(token)
 
-    def add(self, loop: LoopSteps) -> None:
+    def add(self, loop: Loop) -> None:
         self._loops.add(loop)
 
     def failures(self) -> list[LoopFailure]:
@@ -149,25 +154,104 @@ class LoopMonitor:
 _monitor: ContextVar[LoopMonitor | None] = ContextVar("headrace_loop_monitor", default=None)
 
 
-class LoopSteps:
-    """Runs the steps of one loop. Whatever a step raises, the loop goes on, and the step is tried again after a growing pause.
+class Subscription:
+    """Wakes one loop, or several loops that share work, when a channel is notified; with a `filter`, only for payloads that
+    contain it.
 
-    Nothing is lost: a step works in a transaction, and the next attempt finds what is due."""
+    A notification wakes one waiter. A loop that finds work notifies again, so that as many wake up as there is work for."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+        self.filter: str | None = None
+        self._pending: asyncio.Queue[None] = asyncio.Queue(maxsize=1)
+        self._names: set[str] = set()
+        self._is_for_all = False
+
+    def notify(self, names: Collection[str] = ()) -> None:
+        """Wakes one waiter, now or when it next waits. `names`: what the notification is about; none: everything."""
+        self._names.update(names)
+        self._is_for_all |= not names
+        if len(self._names) > NAMES_MAX:
+            self._names, self._is_for_all = set(), True
+        if not self._pending.full():
+            self._pending.put_nowait(None)
+
+    def take_names(self) -> frozenset[str] | None:
+        """What the notifications since the last call were about; None: everything."""
+        names = None if self._is_for_all else frozenset(self._names)
+        self._names, self._is_for_all = set(), False
+        return names
+
+    def clear(self) -> None:
+        """Forgets a notification that nobody has waited for."""
+        if self._pending.full():
+            self._pending.get_nowait()
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """Waits for a notification, at most `timeout_s` (None: for ever); returns whether there was one."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._pending.get()
+        except TimeoutError:
+            return False
+        return True
+
+
+class StopSignal(asyncio.Event):
+    """Ends the loops that were given it. Those that rest wake up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loops: WeakSet[Loop] = WeakSet()
+
+    def add(self, loop: Loop) -> None:
+        self._loops.add(loop)
+
+    def set(self) -> None:
+        super().set()
+        for loop in list(self._loops):
+            loop.wake()
+
+
+class Loop:
+    """Runs a step again and again. Whatever the step raises, the loop goes on, and the step is tried again after a growing pause.
+
+    A step returns for how many seconds the loop may rest: 0 while there may be more to do, infinity until it is woken, None to leave that
+    to the loop's own pace. Nothing is lost by an error: a step works in a transaction, and the next attempt finds what is due."""
 
     def __init__(
         self,
         name: str,
-        stop: asyncio.Event | None = None,
+        stop: StopSignal | None = None,
         *,
+        step: Callable[[], Awaitable[float | None]] | None = None,
+        wake_up: Subscription | None = None,
+        pauses_s: tuple[float, float] = (PAUSE_MIN_S, PAUSE_MAX_S),
+        is_poll: bool = False,
+        delay_s: float = 0.0,
         pool: Pool | None = None,
         unit: Unit | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`pool` records failures, of `unit` or of the loop as a whole. A step that is not wanted any more is not retried."""
+        """`wake_up` ends a rest; without it only `wake` does, and what came before a step began is done by that step. The loop's own pace:
+        the first of `pauses_s`, then twice as long each time, up to the second. A poll asks for what no notification says: it rests for
+        the first pause in any case, so that work that flows does not make more polls than that. `delay_s`: before the first step.
+
+        `pool` records failures, of `unit` or of the loop as a whole. A loop that is not wanted any more ends."""
         self.name = name
         self.failures = 0
         """How many steps have failed."""
-        self._stop = stop or asyncio.Event()
+        self.is_notified = False
+        """True if a wake-up has ended the last rest."""
+        self._step = step
+        self._stop = stop or StopSignal()
+        self._stop.add(self)
+        self._is_shared = wake_up is not None
+        self._wake_up = wake_up or Subscription(name)
+        self._pause_min_s, self._pause_max_s = pauses_s
+        self._pause_s = self._pause_min_s
+        self._is_poll = is_poll
+        self._delay_s = delay_s
         self._pool = pool
         self._unit = unit or Unit("loop", None, name)
         self._is_wanted = is_wanted
@@ -187,17 +271,73 @@ class LoopSteps:
         """True if the last step has failed."""
         return self._in_a_row > 0
 
-    async def run(self, step: Callable[[], Awaitable[T]]) -> T | None:
-        """Runs one step until it succeeds; returns its result, or None if the loop has to stop before."""
+    def wake(self) -> None:
+        """Ends a rest, or the next one."""
+        self._wake_up.notify()
+
+    def reset_pace(self) -> None:
+        """There was work, so more may become due soon: the next pause is short."""
+        self._pause_s = self._pause_min_s
+
+    async def run(self) -> None:
+        """Runs until the stop signal, in a task of its own. Whatever ends that before, an error or a cancellation, is a failure, and the
+        loop starts again after a pause."""
+        await self._sleep(self._delay_s)
+        while self._goes_on():
+            task = asyncio.create_task(self._run_steps(), name=self.name)
+            try:
+                await asyncio.wait([task])
+            finally:
+                await cancel_tasks(task)
+            error = None if task.cancelled() else task.exception()
+            if not isinstance(error, Exception):
+                if not self._goes_on():
+                    return
+                error = RuntimeError("the loop was cancelled, and not by its node; a handler may have done it")
+            await self._fail(error)
+            await self._sleep(self._retry_at - time.monotonic())
+
+    async def _run_steps(self) -> None:
+        assert self._step is not None, f"the loop {self.name} has no step of its own"
+        while self._goes_on():
+            if not self._is_shared:
+                self._wake_up.clear()
+            rest_s = await self.retry(self._step)
+            self.is_notified = await self._rest(rest_s) if rest_s != 0 and self._goes_on() else False
+        # The stop signal has woken one of the loops that share the subscription.
+        self._wake_up.notify()
+
+    def _goes_on(self) -> bool:
+        return not self._stop.is_set() and self._is_wanted()
+
+    async def _rest(self, rest_s: float | None) -> bool:
+        """Rests; returns whether a wake-up has ended it."""
+        if rest_s is None:
+            rest_s, self._pause_s = self._pause_s, min(2 * self._pause_s, self._pause_max_s)
+        if self._is_poll:
+            await self._sleep(self._pause_min_s)
+            rest_s -= self._pause_min_s
+        is_notified = await self._wake_up.wait(None if math.isinf(rest_s) else rest_s)
+        if is_notified:
+            self.reset_pace()
+        return is_notified
+
+    async def _sleep(self, pause_s: float) -> None:
+        """Sleeps; only the stop signal ends it."""
+        if pause_s > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause_s)
+
+    async def retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Runs one step until it succeeds; returns its result, or None if the loop has to end before."""
         while True:
             try:
                 result = await step()
             except Exception as error:  # noqa: BLE001 - nothing but a stop signal ends a loop
                 await self._fail(error)
-                if self._stop.is_set() or not self._is_wanted():
+                if not self._goes_on():
                     return None
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), self._retry_at - time.monotonic())
+                await self._sleep(self._retry_at - time.monotonic())
             else:
                 await self._succeed()
                 return result
@@ -213,26 +353,6 @@ class LoopSteps:
             return None
         await self._succeed()
         return result
-
-    async def keep_running(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs a loop in a task of its own until the stop signal. Whatever ends it before, an error or a cancellation of that task, is
-        a failure, and the loop starts again after a pause. A loop that runs its steps by this object ends the failure with its first
-        success."""
-        while not self._stop.is_set():
-            task = asyncio.create_task(loop(), name=self.name)
-            try:
-                await asyncio.wait([task])
-            finally:
-                await cancel_tasks(task)
-            error = None if task.cancelled() else task.exception()
-            if not isinstance(error, Exception):
-                if self._stop.is_set():
-                    return
-                how = "was cancelled" if task.cancelled() else "has ended"
-                error = RuntimeError(f"the loop {how}, and not by its node; a handler may have done it")
-            await self._fail(error)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), self._retry_at - time.monotonic())
 
     async def _fail(self, error: Exception, *, is_side_work: bool = False) -> None:
         self.failures += 1
@@ -281,27 +401,6 @@ def pause_s(failures: int) -> float:
     state = RetryCallState(AsyncRetrying(), None, (), {})
     state.attempt_number = failures
     return wait(state)
-
-
-async def retry_until_connected(name: str, step: Callable[[], Awaitable[T]]) -> T:
-    """Runs a step of the start. After a transient error it runs again, without limit; any other error is raised: the user must
-    see an unknown topic or a missing right at once."""
-    steps = LoopSteps(name)
-    permanent: list[Exception] = []
-
-    async def attempt() -> T | None:
-        try:
-            return await step()
-        except Exception as error:
-            if is_transient(error):
-                raise
-            permanent.append(error)
-            return None
-
-    result = await steps.run(attempt)
-    if permanent:
-        raise permanent[0]
-    return result  # type: ignore[return-value]
 
 
 async def cancel_tasks(*tasks: asyncio.Task[Any], within_s: float = float("inf")) -> None:

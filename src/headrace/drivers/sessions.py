@@ -1,18 +1,29 @@
-"""Session kinds: which connection or ORM session a handler asks for, by the annotation of its second parameter or by the
-application's `session`. Other packages add kinds by entry points.
+"""Sessions: what a handler gets as its second argument, a driver's connection or an ORM session, and the connection below it: one
+transaction at a time, in which headrace's own statements and a handler's effects happen.
 
-Classes are compared by name, so that no library is imported that the application does not use."""
+Which session it is says the annotation of the second parameter, or the application's `session`. Classes are compared by name, so that
+no library is imported that the application does not use. Other packages add kinds by entry points.
+
+Promises: the claim, the handler's effects and the move of the cursor (or the ack) commit together or not at all, whatever driver or
+ORM the handler uses; a session cannot end that transaction; a lost connection raises psycopg.OperationalError, whatever the driver."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, LiteralString, NoReturn, Protocol, TypeAlias
 
-from headrace.consume.signatures import handler_name, innermost
-from headrace.core import ExtensionPoint, Invalid
+import psycopg
+import psycopg.errors
+from psycopg.pq import TransactionStatus
+
+from headrace.core import Conflict, ExtensionPoint, Invalid, LoggedEvent
+from headrace.db import Parameter, cancel_asyncpg
+from headrace.drivers.registry import driver_connection
 
 ASYNC_SESSION, SESSION = "sqlalchemy.AsyncSession", "sqlalchemy.Session"
 ASYNC_PSYCOPG, PSYCOPG = "psycopg.AsyncConnection", "psycopg.Connection"
@@ -49,6 +60,17 @@ _SUPPORTED = (
     "an async_sessionmaker or sessionmaker, an asyncpg Pool, a mapping from the name of a shard to one of these, "
     "or 'django' ('django:ALIAS' for another alias than default)"
 )
+
+
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+
+SAVEPOINT: LiteralString = "savepoint headrace_batch"
+ROLLBACK_TO_SAVEPOINT: LiteralString = "rollback to savepoint headrace_batch"
+
+
+ADVICE = "leave commit and rollback to headrace"
 
 
 class SessionKind(Protocol):
@@ -156,8 +178,8 @@ def request_for(handler: Callable[..., Any], app_session: object) -> SessionRequ
         form = "an async function" if is_async else "a plain function"
         other = "a plain function (def)" if is_async else "an async function (async def)"
         raise Invalid(
-            f"handler {qualified_name(handler)} is {form} but gets {kind}; {_OTHER_FORM.get(kind, 'ask for another class')} in the annotation of its second "
-            f"parameter, or make it {other}"
+            f"handler {qualified_name(handler)} is {form} but gets {kind}; {_OTHER_FORM.get(kind, 'ask for another class')} in the annotation of its "
+            f"second parameter, or make it {other}"
         )
     return SessionRequest(kind, option)
 
@@ -210,3 +232,160 @@ def _second_annotation(handler: Callable[..., Any]) -> object:
 def qualified_name(handler: Callable[..., Any]) -> str:
     """The name of a handler with its module, for messages."""
     return f"{getattr(innermost(handler), '__module__', '')}.{handler_name(handler)}".lstrip(".")
+
+
+def handler_name(function: object) -> str:
+    """The name of a handler, for messages."""
+    inner = innermost(function)
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    return str(name).replace("<locals>.", "").replace("<lambda>", "handler")
+
+
+def innermost(function: object) -> object:
+    """The function that the user wrote, without the decorators that say so and without partial arguments."""
+    while True:
+        if isinstance(function, partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            return function
+
+
+class EventRows(ABC):
+    """The rows of a statement whose columns are the fields of LoggedEvent, decoded when they are asked for."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def load(self, start: int, end: int) -> Rows:
+        """The rows from `start` up to, not including, `end`; raises what decoding them raises."""
+
+    @abstractmethod
+    def position(self, index: int) -> int:
+        """The position in a row, even if the row cannot be decoded."""
+
+
+class HandlerConnection(ABC):
+    """A connection for handlers, in one transaction at a time."""
+
+    def __init__(self) -> None:
+        self.after_commit: list[Callable[[], object]] = []
+        """Plain functions that a handler left to be called after the commit."""
+
+    @abstractmethod
+    async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
+        """Begins a transaction, and runs its first statement if there is one."""
+
+    @abstractmethod
+    async def begin_events(
+        self, statement: LiteralString, parameters: Sequence[Parameter], *, raw: bool = False, savepoint: bool = False
+    ) -> EventRows:
+        """Begins a transaction with a statement that returns events. With `raw`, payload and headers are JSON text, which the handler
+        decodes itself; with `savepoint`, `rollback_to_savepoint` leads back to this moment."""
+
+    @abstractmethod
+    async def execute(self, statement: LiteralString, parameters: Parameters = (), *, prepare: bool | None = None) -> Rows: ...
+
+    @abstractmethod
+    async def fetch_events(
+        self, statement: LiteralString, parameters: Mapping[str, object], *, raw: bool = False
+    ) -> list[LoggedEvent]:
+        """The events of a query; with `raw`, payload and headers are JSON text, which the handler decodes itself."""
+
+    @abstractmethod
+    def savepoint(self) -> AbstractAsyncContextManager[object]: ...
+
+    @abstractmethod
+    async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
+        """Runs the last statement if there is one, and commits."""
+
+    @abstractmethod
+    async def rollback(self) -> None:
+        """Rolls back if a transaction is open; a lost connection has no transaction."""
+
+    async def rollback_to_savepoint(self) -> bool:
+        """Undoes what happened since `begin_events`, and keeps its locks. False if a handler has ended the transaction; then it is
+        rolled back."""
+        if self.is_lost or not self.has_transaction:
+            return False
+        try:
+            await self.execute(ROLLBACK_TO_SAVEPOINT)
+        except psycopg.errors.InvalidSavepointSpecification:
+            await self.rollback()
+            return False
+        return True
+
+    @property
+    @abstractmethod
+    def has_transaction(self) -> bool:
+        """True while a transaction is open, aborted or not."""
+
+    @property
+    @abstractmethod
+    def is_lost(self) -> bool:
+        """True if the server or the network ended the connection, and not the handler."""
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """True while the transaction is open and not aborted."""
+
+    @abstractmethod
+    def session(self, step: SessionStep) -> AbstractAsyncContextManager[Any]:
+        """The session of an async handler. The exit raises if the handler has ended the transaction or left it aborted."""
+
+    def sync_session(self, step: SessionStep) -> AbstractContextManager[Any]:
+        """The session of a plain function, for the thread that calls it."""
+        raise Conflict(f"handler {step.name} is a plain function, and its connection is asynchronous")
+
+
+class TransactionSource(Protocol):
+    """Where the connections of handlers come from."""
+
+    def connect(self) -> AbstractAsyncContextManager[HandlerConnection]:
+        """A connection, returned at the end of the block; an open transaction is rolled back."""
+
+
+def reject(method: str) -> NoReturn:
+    raise Conflict(f"the handler called {method} on its connection; {ADVICE}")
+
+
+def concurrency_error(error: BaseException) -> psycopg.Error | None:
+    """psycopg's error if a deadlock or a serialization failure caused this one, whatever library raised it; else None."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
+            return cause
+        sqlstate = getattr(cause, "sqlstate", None)
+        if sqlstate in ("40P01", "40001"):
+            return psycopg.errors.lookup(sqlstate)(str(cause))
+        cause = getattr(cause, "orig", None) or (cause.__cause__ if _is_wrapper(cause) else None)
+    return None
+
+
+def _is_wrapper(error: BaseException) -> bool:
+    """True for an error by which a library repeats one of its driver. Anything else was raised by the handler on purpose."""
+    return type(error).__module__.partition(".")[0] in ("django", "sqlalchemy")
+
+
+CANCEL_S = 5.0
+"""Longest time for the cancel request itself."""
+Cancel: TypeAlias = Callable[[], Awaitable[None]]
+
+
+def statement_cancel(session: Any) -> Cancel | None:
+    """What cancels the statement of an async session of SQLAlchemy; None for other sessions, which survive the cancelling of their
+    task. SQLAlchemy gives up its connection then, and the event would be delivered again and again without a failed attempt."""
+    if getattr(getattr(session, "bind", None), "sync_connection", None) is None:
+        return None
+    driver: Any = driver_connection(session)
+    if not isinstance(driver, psycopg.AsyncConnection):
+        return partial(cancel_asyncpg, driver)
+
+    async def cancel_psycopg() -> None:
+        if driver.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            await driver.cancel_safe(timeout=CANCEL_S)
+
+    return cancel_psycopg
