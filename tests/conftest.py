@@ -235,8 +235,15 @@ def remove_server(server: Server) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the run. Its time zone is not UTC, so that nothing may lean on that."""
-    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "America/New_York"}
-    running = session(settings=settings, brief=True)
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.python.daemon.module": "tests.spark.warm_daemon",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        # The JVM gives it to the daemon.
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        running = session(settings=settings, brief=True)
     yield running
     running.stop()
 

@@ -47,6 +47,7 @@ class Receiver:
         self.in_flight: Counter[str] = Counter()
         """By the key in the header x-key."""
         self.most_in_flight: Counter[str] = Counter()
+        self.most_keys_in_flight = 0
         self.delay_s = 0.0
         self.port = 0
         self._attempts: Counter[str] = Counter()
@@ -91,6 +92,7 @@ class Receiver:
                 key = headers.get("x-key", "")
                 self.in_flight[key] += 1
                 self.most_in_flight[key] = max(self.most_in_flight[key], self.in_flight[key])
+                self.most_keys_in_flight = max(self.most_keys_in_flight, sum(count > 0 for count in self.in_flight.values()))
                 try:
                     await self._answer(request, writer)
                 finally:

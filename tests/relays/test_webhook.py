@@ -66,14 +66,12 @@ async def test_one_request_of_a_key_is_in_flight_and_keys_are_concurrent(
             "select headrace.publish('orders', 'placed', to_jsonb(%s::int), p_key => %s, p_headers => jsonb_build_object('x-key', %s::text))",
             (n, f"k{n % 4}", f"k{n % 4}"),
         )
-    receiver.delay_s = 0.02
+    receiver.delay_s = 0.05
     make_relay()
     async with node(database):
         await receiver.wait(40)
     assert all(count == 1 for count in receiver.most_in_flight.values())
-    assert len(receiver.most_in_flight) == 4
-    elapsed_s = receiver.requests[-1].at - receiver.requests[0].at
-    assert elapsed_s < 40 * receiver.delay_s, "four keys at once take less than one after the other"
+    assert len(receiver.most_in_flight) == receiver.most_keys_in_flight == 4
 
 
 async def test_a_failed_event_is_sent_again_and_its_neighbours_are_not(

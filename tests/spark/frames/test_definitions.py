@@ -40,8 +40,10 @@ def test_objects_names_files_and_texts_are_one_correlator(spark: Any, conn: Conn
         "filed": correlate(events, str(tmp_path / "correlators.yaml")),
     }
     for name, output in outputs.items():
+        output.persist()
         assert output_rows(output) == wanted
         assert {row.correlator for row in output.select("correlator").collect()} == {name}
+        output.unpersist()
     assert output_rows(correlate(events, "live", conn=conn)) == wanted
     with pytest.raises(UnknownCorrelator):
         correlate(events, "nobody", conn=conn)

@@ -110,8 +110,16 @@ def test_only_a_plain_read_is_read_by_tasks(spark: Any, tmp_path: Path) -> None:
     assert find_pieces(df)
 
 
-@pytest.mark.parametrize("moments", ["TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "INT96"])
-@pytest.mark.parametrize("pattern", [TYPES, SIMPLE, TIMED, WIDE], ids=["types", "simple", "timed", "wide"])
+# What a file calls a moment is read in one place for every pattern: each kind with the pattern that has timers.
+@pytest.mark.parametrize(
+    ("pattern", "moments"),
+    [
+        pytest.param(TYPES, "TIMESTAMP_MICROS", id="types"),
+        pytest.param(SIMPLE, "TIMESTAMP_MILLIS", id="simple"),
+        pytest.param(WIDE, "INT96", id="wide"),
+        *(pytest.param(TIMED, moments, id=f"timed-{moments}") for moments in ("TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "INT96")),
+    ],
+)
 def test_files_are_read_by_tasks_for_patterns_with_a_key(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, moments: str
 ) -> None:

@@ -177,6 +177,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+def new_page(browser: Browser, *, size: str = "wide", scheme: str = "light", javascript: bool = True) -> Page:
+    """An empty page in a context of its own."""
+    context = browser.new_context(
+        viewport=SIZES[size],  # type: ignore[arg-type]
+        color_scheme=scheme,  # type: ignore[arg-type]
+        java_script_enabled=javascript,
+        reduced_motion="reduce",
+    )
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    return page
+
+
 @dataclass
 class Pages:
     """Opens pages, each in a context of its own, and collects what the browser complains about."""
@@ -188,23 +201,33 @@ class Pages:
     contexts: list[BrowserContext] = field(default_factory=list)
 
     def __call__(self, url: str, *, size: str = "wide", scheme: str = "light", javascript: bool = True) -> Page:
-        context = self.thread.browser.new_context(
-            viewport=SIZES[size],  # type: ignore[arg-type]
-            color_scheme=scheme,  # type: ignore[arg-type]
-            java_script_enabled=javascript,
-            reduced_motion="reduce",
-        )
-        self.contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(WAIT_MS)
+        page = new_page(self.thread.browser, size=size, scheme=scheme, javascript=javascript)
+        self.contexts.append(page.context)
         page.on("console", self._hear)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("pageerror", self._hear_error)
         page.goto(url, wait_until="load")
         return page
+
+    @contextmanager
+    def look(self, page: Page, url: str) -> Iterator[None]:
+        """Shows what is at `url` in a page that others have used, and listens to it until the end of the block."""
+        page.set_viewport_size(SIZES["wide"])  # type: ignore[arg-type]
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        page.on("console", self._hear)
+        page.on("pageerror", self._hear_error)
+        try:
+            page.goto(url, wait_until="load")
+            yield
+        finally:
+            page.remove_listener("console", self._hear)
+            page.remove_listener("pageerror", self._hear_error)
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
+
+    def _hear_error(self, error: Exception) -> None:
+        self.complaints.append(str(error))
 
     def close(self) -> None:
         for context in self.contexts:
@@ -223,18 +246,22 @@ def open_page(browser_thread: BrowserThread) -> Iterator[Pages]:
 CheckPage = Callable[..., None]
 
 
+@pytest.fixture(scope="session")
+def viewer(browser_thread: BrowserThread) -> Page:
+    """A page that is only looked at: chromium starts a process for it once, not for every test."""
+    return browser_thread.run(lambda: new_page(browser_thread.browser))
+
+
 @pytest.fixture
-def check_page(open_page: Pages) -> CheckPage:
+def check_page(open_page: Pages, viewer: Page) -> CheckPage:
     """`check_page(url, "topics")`: light and dark, wide and narrow; no errors, no serious finding of axe, nothing wider than the
     screen; the aria snapshot is the one in snapshots/; screenshots go to HEADRACE_ARTEFACTS.
 
     `HEADRACE_UPDATE_SNAPSHOTS=1 pytest …` writes new snapshots: read the diff."""
 
     def check(url: str, name: str) -> None:
-        page = open_page(url)
-        check_looks(page, name)
-        page.context.close()
-        open_page.contexts.remove(page.context)
+        with open_page.look(viewer, url):
+            check_looks(viewer, name)
 
     return check
 
@@ -262,9 +289,11 @@ def assert_accessible(page: Page, *rules: str) -> None:
     options: dict[str, object] = {"resultTypes": ["violations"]}
     if rules:
         options["runOnly"] = list(rules)
+    # Half a megabyte of script, once per page.
+    axe = Axe("") if page.evaluate("'axe' in window") else Axe()
     violations = [
         f"{finding['id']}: {finding['help']}: {[node['target'] for node in finding['nodes']][:5]}"
-        for finding in Axe().run(page, options=options).response["violations"]
+        for finding in axe.run(page, options=options).response["violations"]
         if finding["impact"] in ("serious", "critical")
     ]
     assert violations == []
