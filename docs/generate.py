@@ -34,8 +34,8 @@ COMMON = {"dsn", "namespace", "json", "help"}
 # The order of the rooms in the page.
 ROOMS = (
     "core", "drivers", "log.outbox", "log.topics", "consume", "definitions", "definitions.schemas", "rules", "correlators",
-    "actions", "schedules", "relays", "log.archive", "log.arrow", "spark", "spark.source", "spark.sink", "spark.match",
-    "spark.correlate", "spark.stream", "spark.pipeline", "spark.backtest", "node", "web.http", "web.console", "testing",
+    "actions", "schedules", "relays", "log.archive", "log.arrow", "spark", "spark.source", "spark.sink",
+    "spark.stream", "spark.pipeline", "spark.backtest", "node", "web.http", "web.console", "testing",
     "observe.history", "observe.doctor", "observe.metrics", "observe.tracing", "lang.condition", "lang.ecl", "db",
 )  # fmt: skip
 # Programs, and rooms that only other rooms use.

@@ -10,10 +10,8 @@ import pyspark.sql.worker.create_data_source
 import pyspark.sql.worker.plan_data_source_read
 import pyspark.worker
 
-import headrace.spark.correlate
 import headrace.spark.data_source
-import headrace.spark.match
-import headrace.spark.scan
+import headrace.spark.frames
 import headrace.spark.sink
 import headrace.spark.source  # noqa: F401
 
