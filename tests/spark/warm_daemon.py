@@ -5,6 +5,7 @@ Spark Connect) run the daemon that users have."""
 
 from __future__ import annotations
 
+import numba  # noqa: F401 - headrace imports it when it first evaluates a pattern
 import pyspark.daemon
 import pyspark.sql.worker.create_data_source
 import pyspark.sql.worker.plan_data_source_read
