@@ -5,6 +5,8 @@ Spark Connect) run the daemon that users have."""
 
 from __future__ import annotations
 
+import gc
+
 import numba  # noqa: F401 - headrace imports it when it first evaluates a pattern
 import pyspark.daemon
 import pyspark.sql.worker.create_data_source
@@ -17,4 +19,6 @@ import headrace.spark.sink
 import headrace.spark.source  # noqa: F401
 
 if __name__ == "__main__":
+    # A worker collects garbage after every task: it need not look at the modules.
+    gc.freeze()
     pyspark.daemon.manager()
