@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 # Demo and tests start many processes: where bytecode is not written, each of them compiles headrace first.
 export PYTHONDONTWRITEBYTECODE =
-# Processes that run tests: two more than cores, because a third of a test's time is waiting.
-WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
+# Processes that run tests: three more than cores, because tests of crashes and of idle nodes wait most of their time.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 3)))
 
 .PHONY: setup demo test test-slow test-relays test-console test-package prove style lint bench bench-guard reference pictures site release-check clean
 
