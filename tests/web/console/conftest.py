@@ -120,8 +120,16 @@ def site(filled: Target, assets: None) -> Iterator[Running]:
 def untouched_site(databases: Databases, assets: None) -> Iterator[Running]:
     """The console on the database that no test changes: its pages are the same whatever ran before."""
     with connect(databases.untouched) as conn:
-        # Otherwise the node of the fill is live, late or lost, as the run has it, and the console remembers what its doctor found.
-        conn.execute("update headrace_internal.node set heartbeat_at = headrace.clock() - interval '2 days'")
+        # Otherwise nodes and pipelines of the fill are live, late or lost, as the run has it, what they did was now or a while ago, and
+        # the console remembers what its doctor found.
+        for table, *times in (
+            ("node", "started_at", "heartbeat_at"),
+            ("pipeline", "started_at", "heartbeat_at"),
+            ("pipeline_batch", "committed_at"),
+            ("failure", "first_at", "last_at", "retry_at"),
+        ):
+            earlier = ", ".join(f"{time} = {time} - interval '2 days'" for time in times)
+            conn.execute(f"update headrace_internal.{table} set {earlier}")
     with serve([databases.untouched]) as address:
         yield Running(address, databases.untouched)
 
