@@ -52,3 +52,10 @@ def test_database_room_imports_heavy_packages_only_when_used() -> None:
     packages = {module.partition(".")[0] for module in imported_by("headrace.db")}
     assert "psycopg" in packages
     assert packages & HEAVY == set()
+
+
+@pytest.mark.parametrize("room", ["headrace.spark", "headrace.spark.backtest", "headrace.spark.pipeline"])
+def test_rooms_of_spark_import_spark_only_when_used(room: str) -> None:
+    """So that a command can say which extra is missing."""
+    packages = {module.partition(".")[0] for module in imported_by(room)}
+    assert packages & {"pyspark", "pyarrow", "numpy"} == set()

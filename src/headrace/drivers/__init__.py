@@ -5,7 +5,9 @@ is written once for all of them, as steps; a library is imported only when a con
 part of the caller's transaction, which headrace never commits; what a handler does through its session is part of the transaction that
 also moves the cursor or acks the action, and which it cannot end."""
 
-from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from headrace.drivers.registry import (
     AsyncConnection,
     ConnectionKind,
@@ -16,27 +18,30 @@ from headrace.drivers.registry import (
     run_steps,
     run_steps_async,
 )
-from headrace.drivers.sessions import (
-    ASYNCPG,
-    CANCEL_S,
-    SAVEPOINT,
-    SESSION_KINDS,
-    Cancel,
-    EventRows,
-    HandlerConnection,
-    SessionKind,
-    SessionStep,
-    TransactionSource,
-    check_session_option,
-    concurrency_error,
-    handler_name,
-    innermost,
-    request_for,
-    session_kind,
-    statement_cancel,
-)
-from headrace.drivers.sources import Sources
 from headrace.drivers.steps import SESSION, Block, Copy, Fetch, Insert, Rows, Steps, fetch
+
+if TYPE_CHECKING:
+    from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection
+    from headrace.drivers.sessions import (
+        ASYNCPG,
+        CANCEL_S,
+        SAVEPOINT,
+        SESSION_KINDS,
+        Cancel,
+        EventRows,
+        HandlerConnection,
+        SessionKind,
+        SessionStep,
+        TransactionSource,
+        check_session_option,
+        concurrency_error,
+        handler_name,
+        innermost,
+        request_for,
+        session_kind,
+        statement_cancel,
+    )
+    from headrace.drivers.sources import Sources
 
 __all__ = [
     "ASYNCPG",
@@ -76,3 +81,13 @@ __all__ = [
     "session_kind",
     "statement_cancel",
 ]
+
+_MODULES = {"GuardedAsyncView": "psycopg", "PsycopgConnection": "psycopg", "Sources": "sources"}
+"""The modules of names that are not those of `sessions`."""
+
+
+def __getattr__(name: str) -> object:
+    # What handlers get needs psycopg, and is imported when one of its names is used.
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'sessions')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

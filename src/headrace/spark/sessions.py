@@ -22,7 +22,7 @@ import msgspec
 import platformdirs
 
 from headrace.core import Invalid, NotFound
-from headrace.spark.source import SourceOptions, plan_splits
+from headrace.spark.source import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -198,5 +198,7 @@ def read(
     running = register(spark) if spark is not None else session()
     # Through Spark Connect the client may not reach the database; the server checks when it plans.
     if hasattr(running, "_jsc"):
+        from headrace.spark.source import plan_splits
+
         plan_splits(SourceOptions.of(values))
     return running.read.format("headrace").options(**values).load()

@@ -21,7 +21,7 @@ from headrace.log.archive import archive_topic
 from headrace.log.topics import create_topic
 from headrace.rules import RuleEngine
 from headrace.spark.backtest import Report, backtest, correlator_subject, read_only, rule_subjects
-from headrace.spark.backtest.comparison import Source, TopicRange
+from headrace.spark.backtest.ranges import Source, TopicRange
 from headrace.spark.backtest.run import secret_file
 from headrace.spark.source import SourceOptions
 from tests.builders import drain, shift_clock

@@ -5,10 +5,8 @@ steps the correlators and compares their outputs with the live ones. Events them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -16,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import map_database_errors, query
 from headrace.evaluate import Classifier, CorrelatorSpec, Group, Rows, RuleSpec, make_groups, make_run, sort_rows
 from headrace.lang.condition import micros_of, spark_literal
-from headrace.log.archive import StoredRange
+from headrace.spark.backtest.ranges import Source, TopicRange
 from headrace.spark.frames import BUFFER_ROWS, CHUNK_TYPE, LIVE, RULES, ChunkBuffer, make_chunks, own_events, read_chunks
 from headrace.spark.schema import columns_for, event_schema
 from headrace.spark.source import SourceOptions, Split, map_numbers, plan_splits, read_split
@@ -29,51 +27,6 @@ if TYPE_CHECKING:
 
 _LIVE = ("name", "token", "key", "position", "time", "event_id", "evidence", "evidence_total")
 """As the query spark/recorded_correlations returns them."""
-
-
-@dataclass(frozen=True)
-class TopicRange:
-    """A range of positions and of time of one topic on one shard."""
-
-    conn: Connection
-    shard: str
-    shards: tuple[str, ...]
-    stored: StoredRange
-    from_at: datetime
-    to_at: datetime
-
-    @property
-    def topic(self) -> str:
-        return self.stored.topic
-
-    def offsets(self, position: int) -> str:
-        """The source's option: this shard from or to a position, no events of the other shards."""
-        if len(self.shards) == 1:
-            return json.dumps({self.topic: position})
-        return json.dumps({shard: {self.topic: position if shard == self.shard else -1} for shard in self.shards})
-
-
-@dataclass(frozen=True)
-class Source:
-    """How Spark reads the events."""
-
-    spark: SparkSession
-    options: Mapping[str, str]
-
-    def read_options(self, part: TopicRange, columns: Sequence[str], types: Sequence[str]) -> SourceOptions:
-        """The options of a read of the range; without `types`, of all event types."""
-        context = getattr(self.spark, "_sc", None)
-        return SourceOptions.of(
-            {
-                **self.options,
-                "subscribe": json.dumps([part.topic]),
-                "startingOffsets": part.offsets(part.stored.first),
-                "endingOffsets": part.offsets(part.stored.until),
-                "minPartitions": str(context.defaultParallelism if context is not None else 4),
-                "columns": ",".join(columns),
-                **({"types": json.dumps(list(types))} if types else {}),
-            }
-        )
 
 
 def compare_outputs(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -15,10 +14,9 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import Invalid
-from headrace.db import Connection, Target, connect
+from headrace.db import Target, connect
 from headrace.evaluate import CorrelatorSpec, RuleSpec
-from headrace.log.archive import StoredRange, find_stored_range, read_stored_events_at
-from headrace.spark.backtest.comparison import Source, TopicRange, compare_outputs, union
+from headrace.spark.backtest.ranges import Source, TopicRange, find_ranges
 from headrace.spark.backtest.report import Report
 from headrace.spark.backtest.results import EvidenceReader, build_results
 from headrace.spark.backtest.subjects import BacktestSubject
@@ -61,12 +59,12 @@ def backtest(
             "namespace": namespace,
         }
         source = Source(spark, {name: value for name, value in options.items() if value})
-        ranges = _ranges(conns, subjects, start, end, folder, namespace)
+        ranges = find_ranges(conns, subjects, start, end, folder, namespace)
 
         described = job_description(spark, f"headrace backtest of {', '.join(name for _, name in names)}")
         with map_spark_errors(), described:
             only_counts = not samples and not keys
-            compared = union(_frames(source, ranges, subjects, namespace, only_counts=only_counts))
+            compared = _compare(source, ranges, subjects, namespace, only_counts=only_counts)
             if not only_counts:
                 compared.persist()
                 stack.callback(compared.unpersist)
@@ -84,51 +82,24 @@ def backtest(
     )
 
 
-def _ranges(
-    conns: dict[str, Connection],
-    subjects: Sequence[BacktestSubject],
-    start: str,
-    end: str,
-    folder: str | None,
-    namespace: str | None,
-) -> list[TopicRange]:
-    ranges = []
-    for topic in dict.fromkeys(subject.topic for subject in subjects):
-        for shard, conn in conns.items():
-            stored = find_stored_range(conn, topic, start=start, end=end, folder=folder, namespace=namespace)
-            from_at = _time_at(conn, stored, stored.first, folder)
-            to_at = _time_at(conn, stored, stored.until - 1, folder)
-            if end == "latest":
-                row = conn.execute(
-                    "select t.timers_to from headrace.topic t where t.topic_id = %s", (stored.topic_id,)
-                ).fetchone()
-                to_at = max(to_at, row[0] if row and row[0] else to_at)
-            ranges.append(TopicRange(conn, shard, tuple(conns), stored, from_at, to_at))
-    return ranges
-
-
-def _time_at(conn: Connection, stored: StoredRange, position: int, folder: str | None) -> datetime:
-    """The log's time at a position."""
-    if not len(stored):
-        return datetime(1970, 1, 1, tzinfo=UTC)
-    return read_stored_events_at(conn, stored, {position}, folder=folder)[position].appended_at
-
-
-def _frames(
+def _compare(
     source: Source,
     ranges: Sequence[TopicRange],
     subjects: Sequence[BacktestSubject],
     namespace: str | None,
     *,
     only_counts: bool,
-) -> list[DataFrame]:
-    frames: list[DataFrame] = []
+) -> DataFrame:
+    # Needs pyspark and pyarrow.
+    from headrace.spark.backtest.comparison import compare_outputs, union
+
+    frames = []
     for part in ranges:
         specs = [subject.spec for subject in subjects if subject.topic == part.topic]
         rules = [spec for spec in specs if isinstance(spec, RuleSpec)]
         correlators = [spec for spec in specs if isinstance(spec, CorrelatorSpec)]
         frames.append(compare_outputs(source, part, rules, correlators, namespace, only_counts=only_counts))
-    return frames
+    return union(frames)
 
 
 _READ_ONLY = "-c default_transaction_read_only=on"

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import psycopg
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_never, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_never, wait_exponential, wait_random
 
 from headrace.core import Conflict, DatabaseUnavailable, Invalid
 from headrace.db import Connection, Target, is_transient, require_sessions
@@ -97,7 +97,7 @@ class Pipeline:
             for attempt in Retrying(
                 retry=retry_if_exception(_may_pass),
                 stop=stop_after_attempt(5) if self._once else stop_never,
-                wait=wait_exponential_jitter(initial=0.1, max=5, jitter=0.5),
+                wait=wait_exponential(multiplier=0.1, max=5) + wait_random(max=0.5),
                 reraise=True,
             ):
                 with attempt:
