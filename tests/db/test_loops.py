@@ -8,7 +8,7 @@ import math
 import psycopg
 import pytest
 
-from headrace.db import Connection, Loop, StopSignal, Subscription, cancel_tasks, is_transient, run_to_end
+from headrace.db import Connection, Loop, LoopMonitor, StopSignal, Subscription, cancel_tasks, is_transient, run_to_end
 from headrace.db.loops import PAUSE_MAX_S, pause_s
 
 
@@ -131,6 +131,62 @@ async def test_loop_whose_task_is_cancelled_by_a_handler_starts_again(monkeypatc
     async with asyncio.timeout(5):
         await loop.run()
     assert (steps, loop.failures) == (2, 1)
+
+
+class Interrupt(BaseException):
+    """What no `except Exception` catches."""
+
+
+async def test_loop_that_no_exception_ended_says_what_did_and_starts_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.db.loops.pause_s", lambda failures: 0.0)
+    stop, steps = StopSignal(), 0
+
+    async def step() -> float:
+        nonlocal steps
+        steps += 1
+        if steps == 1:
+            raise Interrupt("by a library")
+        stop.set()
+        return 0
+
+    loop = Loop("a", stop, step=step)
+    async with asyncio.timeout(5):
+        await loop.run()
+    assert (steps, loop.failures) == (2, 1)
+    assert "a failed: RuntimeError: the loop was ended by Interrupt: by a library, and not by its node" in caplog.text
+
+
+async def test_loop_that_is_not_wanted_any_more_ends_and_fails_no_more() -> None:
+    monitor, is_wanted = LoopMonitor(), True
+
+    async def step() -> float:
+        nonlocal is_wanted
+        is_wanted = not monitor.failures()
+        raise ValueError
+
+    with monitor.watch():
+        loop = Loop("a", step=step, is_wanted=lambda: is_wanted)
+    async with asyncio.timeout(5):
+        await loop.run()
+    assert (loop.failures, monitor.failures()) == (2, [])
+
+
+async def test_loop_that_is_wanted_again_before_it_has_ended_goes_on_without_a_failure() -> None:
+    stop, steps, answers = StopSignal(), 0, [True, True, False]
+
+    async def step() -> float:
+        nonlocal steps
+        steps += 1
+        if steps == 2:
+            stop.set()
+        return 0
+
+    loop = Loop("a", stop, step=step, is_wanted=lambda: not answers or answers.pop(0))
+    async with asyncio.timeout(5):
+        await loop.run()
+    assert (steps, loop.failures) == (2, 0)
 
 
 async def test_poll_rests_for_its_first_pause_although_it_was_woken() -> None:

@@ -282,20 +282,32 @@ class Loop:
     async def run(self) -> None:
         """Runs until the stop signal, in a task of its own. Whatever ends that before, an error or a cancellation, is a failure, and the
         loop starts again after a pause."""
-        await self._sleep(self._delay_s)
-        while self._goes_on():
-            task = asyncio.create_task(self._run_steps(), name=self.name)
-            try:
-                await asyncio.wait([task])
-            finally:
-                await cancel_tasks(task)
-            error = None if task.cancelled() else task.exception()
-            if not isinstance(error, Exception):
-                if not self._goes_on():
-                    return
-                error = RuntimeError("the loop was cancelled, and not by its node; a handler may have done it")
-            await self._fail(error)
-            await self._sleep(self._retry_at - time.monotonic())
+        try:
+            await self._sleep(self._delay_s)
+            while self._goes_on():
+                task = asyncio.create_task(self._run_steps(), name=self.name)
+                try:
+                    await asyncio.wait([task])
+                finally:
+                    await cancel_tasks(task)
+                if (error := self._end_of(task)) is not None:
+                    await self._fail(error)
+                    await self._sleep(self._retry_at - time.monotonic())
+        finally:
+            # It has ended, so it fails no more, whoever keeps it.
+            self.failure = None
+
+    def _end_of(self, task: asyncio.Task[None]) -> Exception | None:
+        """What has ended the steps of the loop too early; None if they have ended by themselves, or if the loop has to end."""
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            return error
+        if not self._goes_on() or not (task.cancelled() or error):
+            return None
+        how = f"ended by {error_line(error)}" if error else "cancelled"
+        failure = RuntimeError(f"the loop was {how}, and not by its node; a handler may have done it")
+        failure.__cause__ = error
+        return failure
 
     async def _run_steps(self) -> None:
         assert self._step is not None, f"the loop {self.name} has no step of its own"
