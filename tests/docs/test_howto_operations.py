@@ -23,6 +23,7 @@ GUIDES = [
     "relay-target",
     "replay",
     "schema-changes",
+    "session-kind",
     "upgrade",
     "webhooks",
 ]
