@@ -20,6 +20,7 @@ from tests.builders import drain, own_database, publish
 from tests.conftest import FAST, temporary_folder
 
 STATEMENTS_PER_S, WINDOW_S = 2.0, 10.0
+STATEMENTS_PER_EVENT = 25
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,44 @@ async def test_idle_node_sends_at_most_two_statements_a_second(logging_server: S
             handled.clear()
             publish(conn, 2, key="k")
             await handled.wait()
+
+
+@pytest.mark.timeout(120)
+async def test_few_events_cost_few_statements_and_many_are_polled(logging_server: Server) -> None:
+    """Up to some events a second a publisher notifies, which costs less than polls; the topic stays asleep. Above that it is awake."""
+    app, handled = Headrace(), asyncio.Semaphore(0)
+
+    @app.consumer("orders", name="mail")
+    async def mail(event: LoggedEvent, tx: object) -> None:
+        handled.release()
+
+    with own_database(logging_server) as database, connect(database) as conn:
+        migrate(conn)
+        create_topic(conn, "orders")
+        log = logging_server.data / "server.log"
+
+        def is_asleep() -> bool:
+            return conn.execute("select asleep from headrace.topic").fetchall() == [(True,)]
+
+        async with app.running([database]), asyncio.timeout(100):
+            publish(conn, 0)
+            await handled.acquire()
+            while not is_asleep():
+                await asyncio.sleep(0.05)
+            before = count_statements(log)
+            for n in range(20):
+                publish(conn, n)
+                await handled.acquire()
+                assert is_asleep()
+                await asyncio.sleep(0.1)
+            # Publishing, sequencing and handling, the watch after each event, and what an idle node asks anyway.
+            assert count_statements(log) - before < 20 * STATEMENTS_PER_EVENT
+            published = 0
+            while await asyncio.to_thread(is_asleep):
+                await asyncio.to_thread(publish, conn, published)
+                published += 1
+            for _ in range(published):
+                await handled.acquire()
 
 
 @pytest.mark.timeout(120)

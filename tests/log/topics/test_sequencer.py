@@ -192,6 +192,23 @@ def test_publisher_notifies_only_a_sleeping_sequencer(conn: Connection, second: 
     assert notifications(second, conn) == 1
 
 
+def test_sequencer_that_rests_leaves_its_topics_asleep(conn: Connection, second: Connection) -> None:
+    """Then every publisher notifies, also of a topic that was awake, and nodes find what is behind the newest event."""
+    topic(conn)
+    second.execute("listen headrace_outbox")
+    publish(conn, 1)
+    drain(conn)
+    publish(conn, 2)
+    assert notifications(second, conn) == 1, "the topic is awake after the first event"
+    for n in (3, 4):
+        conn.execute("select headrace.sequence(p_rests => true)")
+        publish(conn, n)
+        assert notifications(second, conn) == 1
+    assert conn.execute("select asleep, asleep_head from headrace_internal.topic").fetchall() == [(True, 3)]
+    drain(conn)
+    assert numbers(conn) == [1, 2, 3, 4]
+
+
 def test_publisher_notifies_unless_an_event_of_its_topic_waits(conn: Connection, second: Connection) -> None:
     """Without a sequencer topics stay asleep, and one NOTIFY of each is enough."""
     topic(conn)

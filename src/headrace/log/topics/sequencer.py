@@ -3,9 +3,10 @@
 Owns: the moment an event gets its position. Promises: per topic, positions rise by one and never change; a batch is one
 transaction; a second sequencer skips a topic while the first holds its lock. Any number may run; every node runs one.
 
-How it sleeps: while events flow, it polls every few milliseconds and needs no wake-up. After a quiet moment it marks the topics as
-asleep; from then on a publisher notifies it once, at commit, and it answers within milliseconds. A transaction that published
-before the mark and commits after it does not notify, so the sequencer keeps polling while one is open. A notification lost with
+How it sleeps: while many events flow, it polls every few milliseconds and needs no wake-up. After a quiet moment, or when a second has
+had few steps with events, it marks the topics as asleep; from then on a publisher notifies it at commit, and it answers within
+milliseconds. A transaction that published before the mark and commits after it does not notify, and one that saw another event wait may
+not either, so the sequencer polls forty times a second for a moment after each event, and as long as such a transaction is open. A notification lost with
 its connection is made good when the listener connects again, and by a poll every few seconds. Where the server allows prepared
 transactions, which cannot notify, it polls ten times a second instead of sleeping.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
@@ -26,6 +28,9 @@ PAUSE_MAX_S = 0.05
 """The longest pause after a step that was not full."""
 POLL_S, POLL_SHARE = 0.002, 0.1
 """The shortest pause between polls that found nothing, while topics are awake, and how much of its time the sequencer may spend on them."""
+NOTIFIED_MAX, NOTIFIED_AGAIN = 50, 25
+"""Up to so many steps with events in a second topics stay asleep, because a notification costs less than many polls. Topics that are
+awake fall asleep below the second number."""
 QUIET_S = 0.25
 """Quiet time after which a topic falls asleep."""
 WATCH_S, WATCHES = 0.025, 5
@@ -45,7 +50,7 @@ _SEQUENCE: LiteralString = (
 # The last column is the time that the step took, without its commit.
 _SEQUENCE_TIMED: LiteralString = (
     "select topic_id, first_position, last_position, events, duplicates, "
-    "date_part('epoch', clock_timestamp() - statement_timestamp()) from headrace.sequence(%s::integer)"
+    "date_part('epoch', clock_timestamp() - statement_timestamp()) from headrace.sequence(%s::integer, %s::boolean)"
 )
 
 
@@ -75,6 +80,12 @@ class Sequencer:
         self._trimmed_at = time.monotonic()
         self._active_at = time.monotonic()
         self._watches = 0
+        self._moves: deque[float] = deque(maxlen=NOTIFIED_MAX)
+        """When the newest steps with events ended."""
+        self._are_notified = False
+        """Publishers notify of topics that are asleep, as far as known."""
+        self._is_resting = False
+        """Few steps have events, so topics are left asleep."""
         self._pace = Pace(pause_max_s=PAUSE_MAX_S)
         self._poll_pace = Pace(share=POLL_SHARE, pause_max_s=WATCH_S)
         self._cost_s = 0.0
@@ -90,22 +101,34 @@ class Sequencer:
         # After a quiet time every slot has been trimmed once more.
         if time.monotonic() - self._trimmed_at > (TRIM_S if time.monotonic() - self._active_at < TRIMS_S else IDLE_TRIM_S):
             await self._trims.attempt(self._trim)
+        self._is_resting = self._are_notified and self._is_rare(NOTIFIED_MAX if self._is_resting else NOTIFIED_AGAIN)
         started = time.monotonic()
         topics = await self._sequence()
-        elapsed_s = time.monotonic() - started
+        ended = time.monotonic()
         if not topics:
-            is_quiet = time.monotonic() - self._active_at >= QUIET_S
-            return await self._rest_s() if is_quiet else max(POLL_S, self._poll_pace.pause_s(elapsed_s))
-        self._active_at, self._watches = time.monotonic(), 0
-        pause_s = self._pace.pause_s(self._cost_s, events=sum(topic.events for topic in topics), elapsed_s=elapsed_s)
-        if max(topic.events for topic in topics) < self._batch:
-            # No notification ends this pause, in which events gather.
-            await asyncio.sleep(pause_s)
+            if self._is_resting and self._watches < WATCHES:
+                self._watches += 1
+                return WATCH_S
+            is_quiet = self._is_resting or ended - self._active_at >= QUIET_S
+            return await self._rest_s() if is_quiet else max(POLL_S, self._poll_pace.pause_s(ended - started))
+        self._active_at, self._watches = ended, 0
+        self._moves.append(ended)
+        pause_s = self._pace.pause_s(self._cost_s, events=sum(topic.events for topic in topics), elapsed_s=ended - started)
+        if max(topic.events for topic in topics) >= self._batch:
+            return 0
+        if self._is_resting:
+            return WATCH_S
+        # No notification ends this pause, in which events gather.
+        await asyncio.sleep(pause_s)
         return 0
+
+    def _is_rare(self, steps: int) -> bool:
+        """True if the last second had fewer steps with events."""
+        return len(self._moves) < steps or self._moves[-steps] < time.monotonic() - 1
 
     async def _sequence(self) -> Sequence[SequencedTopic]:
         async with self._pool.connection() as conn:
-            rows = await fetch_exchanged(conn, _SEQUENCE_TIMED, (self._batch,))
+            rows = await fetch_exchanged(conn, _SEQUENCE_TIMED, (self._batch, self._is_resting))
             backend_pid = conn.info.backend_pid
         topics = [SequencedTopic(*row) for *row, _ in rows]
         self._cost_s = rows[-1][-1] if rows else 0.0
@@ -119,6 +142,8 @@ class Sequencer:
     async def _rest_s(self) -> float:
         """How long the state of the topics allows to wait."""
         state = await self._rests.attempt(self._mark_asleep) or "busy"
+        if state != "busy":
+            self._are_notified = state != "poll"
         if state in ("sleep", "poll") and self._watches < WATCHES:
             # A publisher that read "awake" a moment ago may only now be writing: poll a few times more before the long sleep.
             state = "watch"

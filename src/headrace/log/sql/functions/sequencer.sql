@@ -61,11 +61,12 @@ $$;
 -- Moves the oldest p_batch outbox rows of a topic that the caller has locked into its log, but only those of the first 8 MB as they
 -- are stored (and at least one), so that large payloads make no long turn; see headrace.sequence. On the event clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
 -- the server's clock.
+-- p_rests: see headrace.sequence.
 -- Locks: what headrace_internal.attach_log locks, for the first event, and headrace_internal.extend_log, if partitions are missing. Indexes: outbox_order for the rows, log_position
 -- backwards for the head, log_event_id for known ids; outbox_order must be used whatever the statistics of this fast-changing table say.
 -- Calls: attach_log, read_head, extend_log, extend_log_to_events, clamp_time, known_events, key_hash.
 create or replace function headrace_internal.sequence_topic(
-    p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer,
+    p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer, p_rests boolean,
     out first_position bigint, out events integer, out duplicates integer, out time_partitions integer
 )
 language plpgsql volatile
@@ -85,7 +86,7 @@ begin
     select h.position, h.appended_at into v_head, v_time
     from headrace_internal.read_head(p_topic.topic_id, p_topic.clock, p_topic.time_partition) h;
     v_head := coalesce(v_head, p_topic.dropped_to);
-    if p_topic.asleep then
+    if p_topic.asleep and not p_rests then
         update headrace_internal.topic t set asleep = false where t.topic_id = p_topic.topic_id;
     end if;
     select max(w.id), count(*), sum(pg_column_size(w.payload) + pg_column_size(w.headers)) into v_bound, v_rows, v_bytes
@@ -154,6 +155,10 @@ begin
     select (select count(*) from moved), (select count(*) from appended) into v_moved, events;
     first_position := v_head + 1;
     duplicates := v_moved - events;
+    if p_rests then
+        update headrace_internal.topic t set asleep = true, asleep_at = statement_timestamp(), asleep_head = v_head + events
+        where t.topic_id = p_topic.topic_id;
+    end if;
 end
 $$;
 
@@ -162,7 +167,7 @@ $$;
 -- or whose retry is not due yet, are left out; after 0.2 s also those of a namespace that has had a topic.
 -- Locks: the topic rows (no key update, skip locked). Index: failure_pkey; see headrace_internal.sequence_topic.
 -- Calls: sequence_topic, clear_failure, record_failure.
-create or replace function headrace_internal.sequence_alone(p_topic_ids integer[], p_batch integer)
+create or replace function headrace_internal.sequence_alone(p_topic_ids integer[], p_batch integer, p_rests boolean)
 returns headrace_internal.topic_move[]
 language plpgsql volatile
 as $$
@@ -184,7 +189,7 @@ begin
         continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
         v_served := v_served || v_topic.namespace;
         begin
-            v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1));
+            v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1), p_rests);
             if v_topic.has_failed then
                 perform headrace_internal.clear_failure('sequence', v_topic.namespace, v_topic.topic);
             end if;
@@ -211,12 +216,14 @@ $$;
 -- one subtransaction, for its price; only after a failure each gets its own. A partition of the log costs a lock on it and on each of its
 -- indexes, so one call appends to at most 32 time partitions of topics on the event clock (but at least one per topic); the events after
 -- that wait for the next call.
+-- With p_rests the topics it serves are asleep afterwards, so that their publishers notify, for a sequencer that waits for that. Otherwise
+-- they are awake, and the sequencer must poll them.
 -- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice. Its plans are generic: a step is often shorter
 -- than planning it. Reads of the log are planned for their topic: see headrace_internal.read_head and headrace_internal.known_events.
 -- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock, and 10
 -- ms for one that a role of the topic's namespace may hold. Index: failure_pkey; see headrace_internal.sequence_topic.
 -- Calls: require_read_committed, outbox_topics, sequence_topic, sequence_alone, notify.
-create or replace function headrace.sequence(p_batch integer default 10000)
+create or replace function headrace.sequence(p_batch integer default 10000, p_rests boolean default false)
 returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -264,7 +271,7 @@ begin
             continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
             if v_topic.retry_at is null then
                 v_served := v_served || v_topic.namespace;
-                v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1));
+                v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1), p_rests);
                 v_partitions := v_partitions - v_moved.time_partitions;
                 v_moves := v_moves || (v_topic.topic_id, v_moved.first_position, v_moved.events, v_moved.duplicates)::headrace_internal.topic_move;
             elsif v_topic.retry_at <= headrace.clock() then
@@ -277,7 +284,7 @@ begin
         v_alone := v_waiting;
     end;
     if v_alone is not null then
-        v_moves := v_moves || headrace_internal.sequence_alone(case when v_moves is null then v_alone else v_alone[:1] end, p_batch);
+        v_moves := v_moves || headrace_internal.sequence_alone(case when v_moves is null then v_alone else v_alone[:1] end, p_batch, p_rests);
     end if;
     if v_moves is null then
         return;
