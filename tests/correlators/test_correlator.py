@@ -118,6 +118,25 @@ async def test_window_aggregate_and_the_table_s_own_function_agree_on_outputs_ev
     )
 
 
+@pytest.mark.parametrize("pattern", [PAIR, f"parallel {{{PAIR}, push(y) {{sequential {{c, after 1 h}}}}}}"])
+async def test_turn_that_has_read_all_rests_and_one_that_has_not_goes_on(
+    cars: Connection, correlators: CorrelatorEngine, pattern: str
+) -> None:
+    """By the database and by the node: events that are appended meanwhile notify."""
+    create_correlator(cars, pair(pattern=pattern, outputs=X if pattern == PAIR else X | {"y": X["x"]}))
+    await settle_correlators(correlators, cars)
+    happen(cars, "a:k b:k a:k b:k a:k")
+    (watched,) = await correlators.watched()
+    assert watched.simple == (pattern == PAIR)
+    batch = await correlators.step_once(watched, limit=2)
+    assert batch is not None and batch.has_more
+    cars.execute("update headrace_internal.cursor set single_to = position + 1")
+    assert await correlators.turn(watched) == 0
+    assert await correlators.turn(watched) > 0
+    assert len(pushed(cars)) == 2
+    assert await correlators.step_once(watched) is None
+
+
 async def test_evidence_is_cut_to_its_newest_positions(cars: Connection, correlators: CorrelatorEngine) -> None:
     create_correlator(cars, pair(pattern="push(x) {sequential {a, a, a, a, b}}", evidence_max=2))
     await settle_correlators(correlators, cars)

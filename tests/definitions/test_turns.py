@@ -40,7 +40,7 @@ class SlowEngine(CorrelatorEngine):
     async def step_once(self, watched: WatchedCorrelator, *, limit: int | None = None) -> BatchResult | None:
         self.turns.append(watched.namespace)
         await self.batch_ends.acquire()
-        return BatchResult(1, 0, 1)
+        return BatchResult(1, 0, 1, has_more=True)
 
     async def wait_for_turns(self, count: int) -> None:
         async with asyncio.timeout(30):

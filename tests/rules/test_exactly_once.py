@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import psycopg
 import pytest
@@ -68,6 +69,17 @@ async def test_locked_cursor_is_skipped(hundred: Connection, second: Connection)
     with second.transaction():
         second.execute("select * from headrace_internal.react(1, 60)")
         assert hundred.execute("select * from headrace_internal.react(1, 60)").fetchall() == []
+
+
+async def test_turn_that_has_read_all_rests_and_one_that_has_not_goes_on(hundred: Connection, reactor: RuleEngine) -> None:
+    """Events that are appended meanwhile notify. A batch that fails is repeated event by event, and each of these turns goes on."""
+    react = "select events, has_more from headrace_internal.react(1, 60)"
+    assert hundred.execute(react).fetchall() == [(60, True)]
+    hundred.execute("update headrace_internal.cursor set single_to = position + 2")
+    assert [hundred.execute(react).fetchall() for _ in range(3)] == [[(1, True)], [(1, True)], [(38, False)]]
+    (watched,) = await reactor.watched()
+    hundred.execute("update headrace_internal.cursor set position = 98, single_to = 99")
+    assert [await reactor.turn(watched) for _ in range(3)] == [0, math.inf, math.inf]
 
 
 async def test_replayed_events_do_not_fire_again(hundred: Connection, reactor: RuleEngine) -> None:

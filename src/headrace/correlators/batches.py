@@ -59,11 +59,12 @@ class WatchedCorrelator:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """The result of one batch: events passed, tokens pushed, and the position it reached."""
+    """The result of one batch: events passed, tokens pushed, the position it reached, and whether events may wait behind it."""
 
     events: int
     outputs: int
     position: int
+    has_more: bool = False
 
 
 async def write_instances_async(conn: AsyncConnection, correlator_id: int, instances: Sequence[Instance]) -> None:
@@ -83,20 +84,22 @@ class Stepper:
         parameters = {"correlator_id": watched.correlator_id, "max": limit}
         if watched.simple:
             async with conn.cursor(row_factory=class_row(BatchResult)) as cursor:
-                statement = "select events, outputs, position from headrace_internal.correlate(%(correlator_id)s, %(max)s)"
+                statement = (
+                    "select events, outputs, position, has_more from headrace_internal.correlate(%(correlator_id)s, %(max)s)"
+                )
                 return await (await cursor.execute(statement, parameters)).fetchone()
-        statement = """select consumer_id, version_id, from_position, upto
+        statement = """select consumer_id, version_id, from_position, upto, has_more
             from headrace_internal.claim_correlator(%(correlator_id)s, %(max)s)"""
         claim = await (await conn.execute(statement, parameters)).fetchone()
         if claim is None:
             return None
-        consumer_id, version_id, position, upto = claim
+        consumer_id, version_id, position, last, has_more = claim
         batch, table = await self._batch(conn, watched, version_id)
-        upto = await _step_events(conn, watched, table, batch, position, upto)
+        upto = await _step_events(conn, watched, table, batch, position, last)
         await _write_back(conn, watched, version_id, batch)
         if upto > position:
             await conn.execute("select headrace.advance(%s, -1, %s)", (consumer_id, upto))
-        return BatchResult(upto - position, len(batch.outputs), upto)
+        return BatchResult(upto - position, len(batch.outputs), upto, has_more=has_more or upto < last)
 
     async def fire(self, conn: AsyncConnection, watched: WatchedCorrelator, settled: datetime) -> BatchResult:
         """Fires timers due by a settled time, in the caller's transaction; `events` counts the keys."""

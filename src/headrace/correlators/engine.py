@@ -52,7 +52,9 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
 
     async def turn(self, watched: WatchedCorrelator) -> float:
         """One batch, or else the due timers; returns how many seconds the loop may wait."""
-        if await self.step_once(watched) or await self.tick_once(watched):
+        batch = await self.step_once(watched)
+        # Whatever is appended after this read notifies.
+        if (batch and batch.has_more) or await self.tick_once(watched):
             return 0
         return await self._wait_s(watched)
 

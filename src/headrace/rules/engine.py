@@ -41,11 +41,12 @@ class WatchedTopic:
 
 @dataclass(frozen=True)
 class FiredBatch:
-    """A batch that was evaluated: how many events it had, how many rules fired, and its last position."""
+    """A batch that was evaluated: how many events it had, how many rules fired, its last position, and whether events may wait behind it."""
 
     events: int
     firings: int
     position: int
+    has_more: bool
 
 
 class RuleEngine(DefinitionEngine[WatchedTopic]):
@@ -69,7 +70,9 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
 
     async def turn(self, topic: WatchedTopic) -> float:
         """Evaluates one batch, if one is due; returns for how many seconds the topic may rest."""
-        return 0 if await self.fire_once(topic) else math.inf
+        batch = await self.fire_once(topic)
+        # Whatever is appended after this read notifies.
+        return 0 if batch and batch.has_more else math.inf
 
     async def fire_once(self, topic: WatchedTopic) -> FiredBatch | None:
         """Evaluates one batch of a topic; None when nothing is due here."""
@@ -81,7 +84,7 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
             conn.cursor(row_factory=class_row(FiredBatch)) as cursor,
         ):
             await cursor.execute(
-                "select events, firings, position from headrace_internal.react(p_topic_id => %s, p_max => %s)",
+                "select events, firings, position, has_more from headrace_internal.react(p_topic_id => %s, p_max => %s)",
                 (topic.topic_id, topic.batch),
             )
             batch = await cursor.fetchone()

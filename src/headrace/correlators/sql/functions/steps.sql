@@ -22,17 +22,19 @@ $$;
 
 -- Claims a correlator: for the events after from_position up to upto, or, with p_settled, to fire its timers that are due by that settled
 -- time. No row when nothing is due, when another session holds it, when the topic runs on another engine, or while a version waits for
--- the compiler: an event published after a change does not pass before the change is active. Timers also wait for earlier events.
+-- the compiler: an event published after a change does not pass before the change is active. Timers also wait for earlier events. has_more: events
+-- may wait behind upto.
 -- Locks: the cursor row, no key update, skip locked, until the end of the transaction. Index: log_position.
 -- Calls: log_head.
 create or replace function headrace_internal.claim_correlator(
     p_correlator_id integer, p_max integer default null, p_settled timestamptz default null, p_engine text default 'database'
-) returns table (consumer_id bigint, topic_id integer, version_id bigint, from_position bigint, upto bigint)
+) returns table (consumer_id bigint, topic_id integer, version_id bigint, from_position bigint, upto bigint, has_more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
     v_single_to bigint;
+    v_max       integer;
     v_next      timestamptz;
 begin
     select u.consumer_id, c.topic_id, u.position, u.single_to into consumer_id, topic_id, from_position, v_single_to
@@ -50,9 +52,9 @@ begin
     select t.version_id into version_id
     from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
     if p_settled is null then
-        upto := (
-            select least(h.position, from_position + case when v_single_to > from_position then 1 else p_max end)
-            from headrace.log_head(topic_id) h);
+        v_max := case when v_single_to > from_position then 1 else p_max end;
+        upto := (select least(h.position, from_position + v_max) from headrace.log_head(topic_id) h);
+        has_more := upto = from_position + v_max;
     else
         -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
         execute format('select l.appended_at from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
@@ -83,13 +85,13 @@ end
 $$;
 
 -- Runs a correlator with a simple table over its next events: one batch, one transaction with instances, outputs and cursor.
--- Returns the number of events and of tokens; no row when nothing is due.
+-- Returns the number of events and of tokens, the position it has reached, and whether more events may wait; no row when nothing is due.
 -- The events are sorted by key and position once; the state of a key is looked up at its first event only; the window aggregate
 -- gives every event its cell, from which everything else is read. Positions reach the arrays in the window's order, so that
 -- width_bucket can search them. Locks: the cursor row. Indexes: log_position, correlator_instance_pkey.
 -- Calls: claim_correlator, run_cells, newest, deliver_correlations, advance.
 create or replace function headrace_internal.correlate(p_correlator_id integer, p_max integer default 100000)
-returns table (events bigint, outputs bigint, "position" bigint)
+returns table (events bigint, outputs bigint, "position" bigint, has_more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -105,7 +107,7 @@ declare
     v_marks integer[];
     v_out   record;
 begin
-    select c.consumer_id, c.version_id, c.from_position, c.upto into v_claim
+    select c.consumer_id, c.version_id, c.from_position, c.upto, c.has_more into v_claim
     from headrace_internal.claim_correlator(p_correlator_id, p_max) c;
     if not found then
         return;
@@ -199,6 +201,7 @@ begin
     perform headrace.advance(v_claim.consumer_id, -1, v_claim.upto);
     events := v_claim.upto - v_claim.from_position;
     position := v_claim.upto;
+    has_more := v_claim.has_more;
     return next;
 end
 $$;

@@ -205,7 +205,7 @@ $$;
 -- Locks: the cursor row, no key update, skip locked. Index: rule_version_pending; see also batch_end and match_events.
 -- Calls: batch_end, match_events, fire, react_late, place_firings, advance.
 create or replace function headrace_internal.react(p_topic_id integer, p_max integer default 1000)
-returns table (events integer, firings integer, "position" bigint)
+returns table (events integer, firings integer, "position" bigint, has_more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -214,6 +214,7 @@ as $$
 #variable_conflict use_column
 declare
     v_cursor record;
+    v_max    integer;
     v_upto   bigint;
     v_hits   headrace_internal.rule_hit[];
 begin
@@ -228,9 +229,9 @@ begin
     if not found or (select t.engine from headrace_internal.topic t where t.topic_id = p_topic_id) <> 'database' then
         return;
     end if;
-    select b.upto, b.events into v_upto, events
-    from headrace_internal.batch_end(v_cursor.consumer_id, p_topic_id, -1, v_cursor.position,
-        case when v_cursor.single_to > v_cursor.position then 1 else p_max end) b;
+    v_max := case when v_cursor.single_to > v_cursor.position then 1 else p_max end;
+    select b.upto, b.events, b.events = v_max into v_upto, events, has_more
+    from headrace_internal.batch_end(v_cursor.consumer_id, p_topic_id, -1, v_cursor.position, v_max) b;
     -- Checked after the events: a rule written later than this check is later than all of them.
     if events = 0 or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
         return;
