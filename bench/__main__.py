@@ -40,7 +40,7 @@ NAMES = (
     "open_consoles",
     "relays",
     "sizing",
-    "rates",
+    "low_rates",
     "schemas",
 )
 
@@ -59,7 +59,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short rounds, only to check that it runs")
     parser.add_argument("--record", action="store_true", help="with guard: record the figures of this run")
     parser.add_argument("--results", type=Path, default=RESULTS, help="with guard: the folder of the recorded figures")
-    parser.add_argument("--case", action="append", metavar="NAME", help="with growth: one of its cases; repeat it for several")
+    parser.add_argument(
+        "--case", action="append", metavar="NAME", help="with growth and low_rates: one of its cases; repeat it for several"
+    )
+    parser.add_argument("--old", type=Path, help="with low_rates: a checkout of an older commit, measured side by side")
     parser.add_argument("--folder", type=Path, help="with growth: keep the server and its data here, and use what is there")
     parser.add_argument(
         "--build-s", type=float, help="with growth: only build the data, for this number of seconds; exit code 75: more to do"
@@ -75,6 +78,8 @@ def main() -> None:
                 options = {"record": arguments.record, "folder": arguments.results}
             elif name == "growth":
                 options = {"cases": arguments.case, "keep": arguments.folder is not None, "build_s": arguments.build_s}
+            elif name == "low_rates":
+                options = {"old": arguments.old, "cases": arguments.case}
             importlib.import_module(f"bench.{name}").run(server, quick=arguments.quick, **options)
 
 
