@@ -88,7 +88,13 @@ def _figures(name: str, rows: dict[str, list[dict[str, float]]]) -> list[Any]:
         f"p50 {old['p50_ms']:.1f}, p99 {old['p99_ms']:.1f} ms"
     )
     return [
-        Figure(f"{name}: new : old, CPU of an event", new["cpu_ms"] / old["cpu_ms"], CASES[name].ratio_max, at_most=True, detail=detail)
+        Figure(
+            f"{name}: new : old, CPU of an event",
+            new["cpu_ms"] / old["cpu_ms"],
+            CASES[name].ratio_max,
+            at_most=True,
+            detail=detail,
+        )
     ]
 
 
@@ -111,7 +117,6 @@ def _measure(folder: Path, name: str, seconds: float) -> dict[str, float]:
 def measure_case(name: str, seconds: float) -> dict[str, float]:
     """CPU milliseconds of server and node for an event, and how long events took to their handlers."""
     from bench.lab import cpu_s, lab
-
     from headrace.db import connect
 
     case = CASES[name]
@@ -199,7 +204,6 @@ def _define(conn: Any, case: Case) -> None:
 
 async def _node(dsn: str, name: str) -> None:
     from bench.child import answer
-
     from headrace import Action, Batch, Headrace
     from headrace.core import LoggedEvent
     from headrace.db import AsyncConnection, Target

@@ -279,9 +279,9 @@ async def test_missing_function_of_a_loop(two: Connection, database: Target, cap
     async with running(database):
         publish(two, "b")
         await until(lambda: logged(two, "b") == 1)
-        await asyncio.to_thread(two.execute, "alter function headrace.sequence rename to gone")
+        await asyncio.to_thread(two.execute, "alter function headrace_internal.sequence_step rename to gone")
         await until(lambda: "loop sequencer failed" in findings(database, "failures"))
-        await asyncio.to_thread(two.execute, "alter function headrace.gone rename to sequence")
+        await asyncio.to_thread(two.execute, "alter function headrace_internal.gone rename to sequence_step")
         publish(two, "b")
         await until(lambda: logged(two, "b") == 2)
         await until(lambda: "loop sequencer" not in findings(database, "failures"))

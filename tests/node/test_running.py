@@ -113,14 +113,14 @@ async def test_server_that_never_answers_raises_after_the_stated_time() -> None:
 async def test_failed_loop_is_reported_once_and_health_recovers(shop: Shop, conn: Connection, database: Target) -> None:
     failures: list[LoopFailure] = []
     async with shop.app.running(database.dsn, on_failure=failures.append) as running:
-        conn.execute("alter function headrace.sequence rename to gone")
+        conn.execute("alter function headrace_internal.sequence_step rename to gone")
         await until(lambda: not running.health().is_healthy)
         publish(conn, "orders", "placed", 1)
         await until(lambda: any(failure.in_a_row >= 2 for failure in running.health().failures))
         [failure] = running.health().failures
-        assert failure.loop == "sequencer" and "headrace.sequence" in failure.error
+        assert failure.loop == "sequencer" and "headrace_internal.sequence_step" in failure.error
         assert [(failure.loop, failure.in_a_row) for failure in failures] == [("sequencer", 1)]
-        conn.execute("alter function headrace.gone rename to sequence")
+        conn.execute("alter function headrace_internal.gone rename to sequence_step")
         await until(lambda: running.health().is_healthy)
         await until(lambda: shop.handled == [1])
 
@@ -130,9 +130,9 @@ async def test_callback_that_raises_stops_no_loop(shop: Shop, conn: Connection, 
         raise ValueError("the pager is broken")
 
     async with shop.app.running(database.dsn, on_failure=complain) as running:
-        conn.execute("alter function headrace.sequence rename to gone")
+        conn.execute("alter function headrace_internal.sequence_step rename to gone")
         await until(lambda: not running.health().is_healthy)
-        conn.execute("alter function headrace.gone rename to sequence")
+        conn.execute("alter function headrace_internal.gone rename to sequence_step")
         publish(conn, "orders", "placed", 1)
         await until(lambda: shop.handled == [1])
 

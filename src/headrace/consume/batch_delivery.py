@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import chain, starmap
 from operator import attrgetter
 from typing import Any, LiteralString
 
+from headrace.consume.appended import AppendedRun, RowSlice
 from headrace.consume.consumer import Consumer
 from headrace.consume.handler_calls import (
     HandlerError,
@@ -47,12 +48,12 @@ class Claim:
 
 
 class ClaimedBatch:
-    """All that one call of headrace.claim_events returned. The claims can be read even if an event cannot be."""
+    """Claimed partitions with their events. The claims can be read even if an event cannot be."""
 
-    def __init__(self, rows: EventRows) -> None:
-        self._rows = rows
+    def __init__(self) -> None:
         self.claims: list[Claim] = []
-        self._spans: list[tuple[int, int]] = []
+        self._slices: list[Sequence[RowSlice]] = []
+        """The rows of the events of each claim."""
         self.is_partial = False
         """More events may be due than were claimed."""
         self.is_held = False
@@ -62,6 +63,13 @@ class ClaimedBatch:
         self._cut_at: int | None = None
         self.interruption: Exception | None = None
         """An error that is not the handler's, and that cut the batch; to be raised when what is before it is committed."""
+        self.held: Set[int] = frozenset()
+        """Positions of events that are dead letters or wait behind one of their key."""
+
+    @classmethod
+    def from_log(cls, rows: EventRows) -> ClaimedBatch:
+        """All that one call of headrace.claim_events returned."""
+        batch = cls()
         held: list[int] = []
         end = len(rows)
         while end > 0:
@@ -70,17 +78,29 @@ class ClaimedBatch:
             [(position, partition, _, _, _, _, payload, *_)] = rows.load(last, end)
             details: Any = decode(bytes(payload)) if isinstance(payload, RawJSON) else payload
             end = last - details["events"]
-            self.is_partial |= details["partial"]
+            batch.is_partial |= details["partial"]
             if end == last:
-                self.is_held |= details.get("locked", False)
-                self.has_suspect |= details.get("alone", False)
+                batch.is_held |= details.get("locked", False)
+                batch.has_suspect |= details.get("alone", False)
                 continue
             upto, attempts = rows.position(last - 1), details["attempts"]
-            self.claims.append(Claim(partition, position, upto, details["events"], attempts, details.get("upto")))
-            self._spans.append((end, last))
+            batch.claims.append(Claim(partition, position, upto, details["events"], attempts, details.get("upto")))
+            batch._slices.append((RowSlice(rows, end, last),))
             held += details["held"] or []
-        self.held: Set[int] = frozenset(held)
-        """Positions of events that are dead letters or wait behind one of their key."""
+        batch.held = frozenset(held)
+        return batch
+
+    @classmethod
+    def from_appended(cls, rows: EventRows, runs: Sequence[AppendedRun], *, raw: bool) -> ClaimedBatch:
+        """The events that this node has in hand, of those cursors that headrace.claim_at has claimed."""
+        batch = cls()
+        claimed = {rows.partition(index) for index in range(len(rows))}
+        for run in runs:
+            if run.partition in claimed:
+                batch.claims.append(Claim(run.partition, run.position, run.upto, len(run.events)))
+                batch._slices.append(tuple(run.slices(raw=raw)))
+        batch.is_partial = len(claimed) < len(runs)
+        return batch
 
     def cut_before(self, position: int, interruption: Exception | None = None) -> None:
         """Leaves the events from this position on for another batch."""
@@ -101,9 +121,9 @@ class ClaimedBatch:
     def events(self) -> Sequence[LoggedEvent]:
         """The events to handle, by position, without erased ones; raises what decoding them raises."""
         events: list[LoggedEvent] = []
-        for start, end in self._spans:
-            events += starmap(LoggedEvent, self._rows.load(start, end))
-        if len(self._spans) > 1:
+        for part in chain.from_iterable(self._slices):
+            events += starmap(LoggedEvent, part.rows.load(part.start, part.end))
+        if len(self._slices) > 1:
             events.sort(key=attrgetter("position"))
         # Nothing is left of an erased event that a handler could work on.
         events = [event for event in events if not _is_erased(event.headers)]
@@ -118,8 +138,9 @@ class ClaimedBatch:
     def ends_before(self, position: int) -> dict[int, int]:
         """Where the cursors go if only the events before a position are handled; only those that move."""
         ends: dict[int, int] = {}
-        for claim, (start, end) in zip(self.claims, self._spans, strict=True):
-            passed = [self._rows.position(index) for index in range(start, end) if self._rows.position(index) < position]
+        for claim, parts in zip(self.claims, self._slices, strict=True):
+            positions = (part.rows.position(index) for part in parts for index in range(part.start, part.end))
+            passed = [each for each in positions if each < position]
             if passed:
                 ends[claim.partition] = passed[-1]
         return ends

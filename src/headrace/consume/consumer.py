@@ -108,6 +108,8 @@ class Consumer:
     options: HandlerOptions = field(default_factory=HandlerOptions)
     where: str | None = None
     """A condition, as in a rule: the handler gets only the events for which it is true. None: all."""
+    latency_ms: int = 10
+    """For how long its events may wait for company, from commit to handler, so that a step has several."""
     raw_payload: bool = False
     """The handler takes payload and headers as JSON text; set by `prepare_consumer`."""
 
@@ -120,6 +122,8 @@ class Consumer:
     def __post_init__(self) -> None:
         if self.where is not None:
             parse(self.where)  # Raises ConditionError with line and column.
+        if not 0 <= self.latency_ms <= 60_000:
+            raise Invalid(f"consumer {self.name}: latency_ms {self.latency_ms} is not between 0 and 60000")
         if self.batch_size is not None and (self.batch is not None or not 1 <= self.batch_size <= SINGLE_MAX):
             raise Invalid(
                 f"consumer {self.name}: batch_size {self.batch_size} is for a handler of single events, 1 to {SINGLE_MAX}; "
@@ -202,7 +206,7 @@ class SkippedEvent:
 CREATE_CONSUMER = """select headrace.create_consumer(
     %s, %s, p_start => %s, p_ordered_by => %s, p_attempts_max => %s, p_backoff_s => %s, p_backoff_max_s => %s,
     p_when_exhausted => %s, p_key_order => %s, p_namespace => %s, p_where => %s,
-    p_session_limit_s => %s)"""
+    p_session_limit_s => %s, p_latency_ms => %s)"""
 
 
 _IS_NEW: LiteralString = """select not exists (
@@ -214,7 +218,7 @@ def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...
     failure = consumer.failure
     policy = (failure.attempts, failure.backoff_s, failure.backoff_max_s, failure.then, failure.key_order)
     place = (consumer.topic, consumer.name, consumer.start, consumer.ordered_by)
-    return (*place, *policy, consumer.namespace, consumer.where, consumer.session_limit_s)
+    return (*place, *policy, consumer.namespace, consumer.where, consumer.session_limit_s, consumer.latency_ms)
 
 
 def create_consumer(conn: Connection, consumer: Consumer) -> int:

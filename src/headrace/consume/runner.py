@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from typing import LiteralString
 
 import psycopg.errors
 
+from headrace.consume.appended import AppendedQueue, AppendedRun
 from headrace.consume.batch_delivery import FAIL, BatchDelivery, ClaimedBatch, HandlerFailure, fail_parameters, give_back
 from headrace.consume.conditions import compile_if_allowed
 from headrace.consume.consumer import SINGLE_MAX, Consumer, register_consumer
@@ -35,6 +36,7 @@ from headrace.db import (
     query,
 )
 from headrace.drivers import SAVEPOINT, HandlerConnection, Sources, TransactionSource
+from headrace.log.topics import AppendedEvents
 
 logger = logging.getLogger(__name__)
 
@@ -72,15 +74,19 @@ class HandledBatch:
     """Events are due, but other workers hold their partitions."""
     has_suspect: bool = False
     """An event is due that is to be handled alone."""
+    is_whole: bool = False
+    """All that was asked for was claimed and handled."""
 
 
-NOTHING = HandledBatch(0, 0.0, may_have_more=False)
+_IN_HAND = frozenset({"in hand"})
+"""What a worker is woken for by events that the sequencer has handed over."""
 
 
 class ConsumerRunner:
     """Runs one consumer on one database until `stop` is set, with `concurrency` workers."""
 
     _claim_statement: LiteralString = query("consume/claim_events")
+    _claim_at_statement: LiteralString = query("consume/claim_at")
 
     def __init__(
         self,
@@ -101,8 +107,13 @@ class ConsumerRunner:
         self._topic_id = 0
         self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
         self._pace = Pace(pause_max_s=PAUSE_MAX_S)
+        self._appended = AppendedQueue(is_by_topic=consumer.ordered_by == "topic")
+        self._is_caught_up = False
+        """A claim has found nothing, so the next events are those that the sequencer appends."""
+        self._must_claim = True
+        """There may be events that only a claim finds."""
         self._wakes = 0
-        """How often a notification has woken a worker."""
+        """How often a notification of events that are not in hand has woken a worker."""
         self.handled = 0
         """How many events this runner has handled."""
         self.handled_by_partition: Counter[int] = Counter()
@@ -147,6 +158,22 @@ class ConsumerRunner:
         """Lets one worker look for events, retries and dead letters to redrive."""
         self._subscription.notify()
 
+    @property
+    def takes_appended(self) -> bool:
+        """True while the events that the sequencer of this node appends are what it handles next."""
+        consumer = self._consumer
+        return self._is_caught_up and consumer.where is None and (consumer.batch is None or consumer.batch.min == 1)
+
+    def take_appended(self, appended: AppendedEvents) -> Subscription | None:
+        """Takes the events of a step; None if they have to be claimed."""
+        if not self.takes_appended:
+            return None
+        if not self._appended.add(appended):
+            self._is_caught_up = False
+            return None
+        self._subscription.notify(_IN_HAND)
+        return self._subscription
+
     def check_topic_soon(self) -> None:
         """Lets a worker register with the topic, if it was dropped and created again."""
         self._must_check_topic = True
@@ -182,14 +209,24 @@ class ConsumerRunner:
     async def _work(self, loop: Loop) -> float:
         """The step of a worker; returns for how many seconds it may rest."""
         if loop.is_notified:
-            self._wakes += 1
             self._woken_at = time.monotonic()
+        if not (loop.is_notified and self._subscription.take_names() == _IN_HAND) and not self._appended.is_ready:
+            self._must_claim = True
+            self._wakes += loop.is_notified
+        if not self._must_claim and not self._appended.is_ready:
+            # Another worker has taken what was in hand.
+            return self._idle_s()
         wakes = self._wakes
         batch = await self._handle_or_check(is_notified=loop.is_notified)
         if batch.size and batch.size < self._max:
             await asyncio.sleep(batch.pause_s)
         # A worker that was woken meanwhile may have found these partitions held by this one.
-        if batch.may_have_more or (batch.size and wakes != self._wakes) or (not batch.size and await self._redrive()):
+        if (
+            batch.may_have_more
+            or self._appended.is_ready
+            or (batch.size and wakes != self._wakes)
+            or (not batch.size and await self._redrive())
+        ):
             return 0
         is_time = not self._is_polled and time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S
         if is_time or self._must_check_topic:
@@ -251,21 +288,32 @@ class ConsumerRunner:
             raise
 
     async def _handle_batch(self, *, is_notified: bool, is_alone: bool = False) -> HandledBatch:
+        runs = [] if is_alone else self._appended.take(self._max, self._partitions_max())
+        if not runs:
+            return await self._handle_claimed([], is_notified=is_notified, is_alone=is_alone)
+        partitions = [run.partition for run in runs]
+        is_handled = False
+        try:
+            batch = await self._handle_claimed(runs, is_notified=is_notified, is_alone=False)
+            is_handled = batch.is_whole
+        finally:
+            self._appended.release(partitions, is_handled=is_handled)
+            self._is_caught_up &= is_handled
+        return batch
+
+    async def _handle_claimed(self, runs: Sequence[AppendedRun], *, is_notified: bool, is_alone: bool) -> HandledBatch:
+        """Handles the events that are in hand, or else those that a claim finds."""
         started = time.monotonic()
         delivery = self._delivery
         async with self._source.connect() as conn:
-            is_batch = self._consumer.batch is not None
-            parameters, raw = self._claim_parameters(is_alone=is_alone), self._consumer.raw_payload
-            rows = await conn.begin_events(self._claim_statement, parameters, raw=raw, savepoint=is_batch)
-            if not len(rows):
-                await conn.commit()
-                return NOTHING
+            batch = await (self._claim_at(conn, runs) if runs else self._claim(conn, is_alone=is_alone))
             claim_s = time.monotonic() - started
-            batch = ClaimedBatch(rows)
             if not batch.size:
-                # Events that do not match were passed, or other workers hold what is due.
+                # Nothing is due, events that do not match were passed, or other workers hold what is due.
                 await conn.commit()
-                return HandledBatch(0, 0.0, may_have_more=batch.is_partial, is_held=batch.is_held, has_suspect=batch.has_suspect)
+                is_held, has_suspect = batch.is_held, batch.has_suspect
+                self._is_caught_up = not (runs or is_alone or batch.is_partial or is_held or has_suspect)
+                return HandledBatch(0, 0.0, may_have_more=batch.is_partial, is_held=is_held, has_suspect=has_suspect)
             if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             try:
@@ -285,7 +333,33 @@ class ConsumerRunner:
         commit_s = min(elapsed_s - claim_s - delivery.handler_s, claim_s)
         pause_s = self._pace.pause_s(claim_s + commit_s, events=batch.size, elapsed_s=elapsed_s)
         may_have_more = batch.is_partial or failure is not None
-        return HandledBatch(batch.size, pause_s, may_have_more=may_have_more, has_suspect=batch.has_suspect)
+        # What a claim left behind wakes a worker, and so does what was appended meanwhile.
+        self._is_caught_up = self._is_caught_up if runs else not (may_have_more or is_alone or batch.has_suspect)
+        return HandledBatch(
+            batch.size, pause_s, may_have_more=may_have_more, has_suspect=batch.has_suspect, is_whole=not may_have_more
+        )
+
+    async def _claim(self, conn: HandlerConnection, *, is_alone: bool) -> ClaimedBatch:
+        self._must_claim = False
+        parameters, raw, is_batch = (
+            self._claim_parameters(is_alone=is_alone),
+            self._consumer.raw_payload,
+            bool(self._consumer.batch),
+        )
+        batch = ClaimedBatch.from_log(await conn.begin_events(self._claim_statement, parameters, raw=raw, savepoint=is_batch))
+        self._is_caught_up = False
+        return batch
+
+    async def _claim_at(self, conn: HandlerConnection, runs: Sequence[AppendedRun]) -> ClaimedBatch:
+        """Claims the cursors of events that are in hand, where these are still what comes next."""
+        partitions, positions = (
+            "{" + ",".join(map(str, numbers)) + "}"
+            for numbers in ([run.partition for run in runs], [run.position for run in runs])
+        )
+        parameters = (self.consumer_id, partitions, positions, runs[0].erasures, runs[0].server)
+        raw, is_batch = self._consumer.raw_payload, bool(self._consumer.batch)
+        rows = await conn.begin_events(self._claim_at_statement, parameters, raw=raw, savepoint=is_batch)
+        return ClaimedBatch.from_appended(rows, runs, raw=raw)
 
     async def forget_lost_claims(self) -> None:
         """For the test kit, which rolls back what it claims: the next test must not take that for a lost session."""
@@ -305,9 +379,12 @@ class ConsumerRunner:
 
     def _claim_parameters(self, *, is_alone: bool) -> tuple[Parameter, ...]:
         batch = self._consumer.batch
-        # Several partitions at once block each other's events, so only while that costs less time than a claim for each.
-        partitions = self._consumer.partitions_max if self._delivery.handler_s <= self._pace.cost_s else 1
-        return (self.consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0, partitions, is_alone)
+        wait = (batch.min, batch.wait_s) if batch else (1, 0)
+        return (self.consumer_id, self._max, *wait, self._partitions_max(), is_alone)
+
+    def _partitions_max(self) -> int:
+        """Several partitions at once block each other's events, so only while that costs less time than a claim for each."""
+        return self._consumer.partitions_max if self._delivery.handler_s <= self._pace.cost_s else 1
 
     def _count_handled(self, batch: ClaimedBatch, failure: HandlerFailure | None) -> None:
         moved_to = batch.ends() if failure is None else failure.moved_to

@@ -21,7 +21,7 @@ from headrace.db.connections import (
     parse_targets,
     to_url,
 )
-from headrace.db.exchanges import Command, Exchange, Parameter, exchange, fetch_exchanged
+from headrace.db.exchanges import Command, Exchange, Parameter, Result, exchange, fetch_exchanged
 from headrace.db.listener import Listener
 from headrace.db.loops import (
     TRANSIENT_ERRORS,
@@ -114,6 +114,7 @@ __all__ = [
     "Parameter",
     "Pool",
     "PoolShare",
+    "Result",
     "Server",
     "Shards",
     "StopSignal",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Collection
 from typing import TypeVar
 
 import psycopg
@@ -59,9 +60,9 @@ class Listener:
         for subscription in self._subscriptions:
             subscription.notify()
 
-    def deliver(self, channel: str, payload: str, *, backend_pid: int) -> None:
-        """Wakes the subscribers of a notification that a transaction of this process has just committed."""
-        self._notify(channel, payload)
+    def deliver(self, channel: str, payload: str, *, backend_pid: int, but_not: Collection[Subscription] = ()) -> None:
+        """Wakes the subscribers of a notification that a transaction of this process has just committed, `but_not` those that know."""
+        self._notify(channel, payload, but_not)
         if len(self._delivered) >= DELIVERED_MAX:
             self._delivered.clear()
         self._delivered[backend_pid, channel, payload] += 1
@@ -101,11 +102,15 @@ class Listener:
         elif self._delivered.pop(key, 0) == 0:
             self._notify(notification.channel, notification.payload)
 
-    def _notify(self, channel: str, payload: str) -> None:
+    def _notify(self, channel: str, payload: str, but_not: Collection[Subscription] = ()) -> None:
         # Every role may notify, with whatever payload: names mean only what they are compared with.
         names = [name for name in payload.split(",") if len(name) <= NAME_CHARS_MAX] if payload else []
         if payload and not names:
             return
         for subscription in self._subscriptions:
-            if subscription.channel == channel and (not names or not subscription.filter or subscription.filter in names):
+            if (
+                subscription.channel == channel
+                and subscription not in but_not
+                and (not names or not subscription.filter or subscription.filter in names)
+            ):
                 subscription.notify(names)

@@ -21,7 +21,7 @@ from headrace.drivers.registry import (
 from headrace.drivers.steps import SESSION, Block, Copy, Fetch, Insert, Rows, Steps, fetch
 
 if TYPE_CHECKING:
-    from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection
+    from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection, PsycopgEventRows
     from headrace.drivers.sessions import (
         ASYNCPG,
         CANCEL_S,
@@ -60,6 +60,7 @@ __all__ = [
     "HandlerConnection",
     "Insert",
     "PsycopgConnection",
+    "PsycopgEventRows",
     "Rows",
     "SessionKind",
     "SessionStep",
@@ -82,7 +83,7 @@ __all__ = [
     "statement_cancel",
 ]
 
-_MODULES = {"GuardedAsyncView": "psycopg", "PsycopgConnection": "psycopg", "Sources": "sources"}
+_MODULES = {"GuardedAsyncView": "psycopg", "PsycopgConnection": "psycopg", "PsycopgEventRows": "psycopg", "Sources": "sources"}
 """The modules of names that are not those of `sessions`."""
 
 

@@ -163,6 +163,9 @@ class AsyncpgEventRows(EventRows):
     def position(self, index: int) -> int:
         return int(self._records[index][0])
 
+    def partition(self, index: int) -> int:
+        return int(self._records[index][1])
+
 
 def _decoded(records: Sequence[Any], *, raw: bool) -> Rows:
     rows: Rows = []

@@ -243,14 +243,24 @@ class _EventJsonText(Loader):
         return RawJSON(bytes(data[1:]))
 
 
+# Of events, by connection: for decoded JSON and for JSON as text. A map costs as much as several events.
+_event_adapters: WeakKeyDictionary[AsyncConnection, dict[bool, AdaptersMap]] = WeakKeyDictionary()
+
+
+def _adapters(conn: AsyncConnection, *, raw: bool) -> AdaptersMap:
+    maps = _event_adapters.setdefault(conn, {})
+    if raw not in maps:
+        maps[raw] = AdaptersMap(conn.adapters)
+        maps[raw].register_loader("jsonb", _EventJsonText if raw else _EventJson)
+    return maps[raw]
+
+
 class PsycopgEventRows(EventRows):
     """The rows in a result of psycopg, in binary form."""
 
     def __init__(self, conn: AsyncConnection, result: PGresult, *, raw: bool) -> None:
         self._result = result
-        adapters = AdaptersMap(conn.adapters)
-        adapters.register_loader("jsonb", _EventJsonText if raw else _EventJson)
-        self._transformer = Transformer(_Context(adapters, conn))
+        self._transformer = Transformer(_Context(_adapters(conn, raw=raw), conn))
         self._transformer.set_pgresult(result)
 
     def __len__(self) -> int:
@@ -261,6 +271,9 @@ class PsycopgEventRows(EventRows):
 
     def position(self, index: int) -> int:
         return int.from_bytes(self._result.get_value(index, 0) or b"")
+
+    def partition(self, index: int) -> int:
+        return int.from_bytes(self._result.get_value(index, 1) or b"", signed=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,6 +266,10 @@ class EventRows(ABC):
     def position(self, index: int) -> int:
         """The position in a row, even if the row cannot be decoded."""
 
+    @abstractmethod
+    def partition(self, index: int) -> int:
+        """The partition in a row, even if the row cannot be decoded."""
+
 
 class HandlerConnection(ABC):
     """A connection for handlers, in one transaction at a time."""

@@ -97,7 +97,6 @@ class DatabaseLoops:
         share = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
         of_consumers = PoolShare(self._pool, share, name="a consumer", wait_s=WAIT_S)
         of_actions, subscribe = PoolShare(self._pool, share, name="a worker of actions", wait_s=WAIT_S), self._listener.subscribe
-        self.sequencer = Sequencer(self.loop_pool, self._listener, stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
@@ -109,6 +108,7 @@ class DatabaseLoops:
             ConsumerRunner(consumer, of_consumers, subscribe("headrace_log"), stop, sources=sources, due=due)
             for consumer in app.consumers
         ]
+        self.sequencer = Sequencer(self.loop_pool, self._listener, stop, readers=self.consumers)
         self.actions = ActionWorkers(
             pools,
             target,

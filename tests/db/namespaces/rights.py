@@ -14,7 +14,7 @@ FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
     " wake_sequencer outbox_slot payload_fits publish_once find_hook",
     "consume": """
-log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance
+log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_at claim_events advance
 advance_partitions fail release_claims hold_back claim_redrive redriven_event end_redrive redrive discard edit_dead_event skip_event seek seek_position pause resume
 schedule_id next_ticks queue_state cursor_lag evaluate unmatched_reason
 report_relay metrics queued_actions action_dead_letters count_dead_letters read_dead_letters error_group register_node

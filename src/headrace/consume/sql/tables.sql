@@ -20,6 +20,8 @@ create table headrace_internal.consumer (
     condition_error text,
     -- How long a session that handles events may be idle, before the server ends it and the next claim takes over.
     session_limit_s double precision not null default 60,
+    -- For how long its events may wait for company from commit to handler, so that a step has several: see docs/operations.md.
+    latency_ms    integer     not null default 10,
     created_at    timestamptz not null default headrace.clock(),
     constraint consumer_pkey primary key (consumer_id),
     constraint consumer_name_unique unique (topic_id, consumer),
@@ -34,6 +36,7 @@ create table headrace_internal.consumer (
     constraint consumer_key_order_known check (key_order in ('hold', 'skip')),
     constraint consumer_condition_100000_bytes check (octet_length(condition) <= 100000),
     constraint consumer_session_limit_up_to_a_day check (session_limit_s > 0 and session_limit_s <= 86400),
+    constraint consumer_latency_up_to_a_minute check (latency_ms between 0 and 60000),
     constraint consumer_filter_has_condition check (condition is not null or (filter is null and condition_error is null))
 );
 

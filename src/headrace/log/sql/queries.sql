@@ -42,3 +42,8 @@ left join lateral headrace.log_head(t.topic_id) h on true
 where t.namespace = headrace.current_namespace(%(namespace)s)
     and (%(topic)s::text is null or t.topic = %(topic)s)
 order by t.topic;
+
+-- name: sequence_step
+-- Moves committed events into the log and returns those of some topics. Locks and indexes: see headrace_internal.sequence_step.
+select {event e}
+from headrace_internal.sequence_step(%s::integer, %s::boolean, %s::integer[]) e;

@@ -32,6 +32,8 @@ create table headrace_internal.topic (
     checks_payloads boolean   not null default false,
     -- Which schemas these are, see headrace_internal.schemas_digest: the library says by which it has checked a payload already.
     schemas_digest bigint,
+    -- How many erasures it has had: a node does not handle events that it read before one.
+    erasures      integer     not null default 0,
     -- It has inline rules: publishers call headrace_internal.react_inline. Read with the row too.
     has_inline_rules boolean  not null default false,
     created_at    timestamptz not null default headrace.clock(),
@@ -157,12 +159,13 @@ create index log_partition on headrace_internal.log (partition, position);
 -- To drop an event id published twice, and for trace.
 create index log_event_id on headrace_internal.log (event_id);
 
--- What one step of the sequencer did to one topic.
+-- What one step of the sequencer did to one topic, with the events if they are handed over.
 create type headrace_internal.topic_move as (
-    topic_id       integer,
+    topic          headrace_internal.topic,
     first_position bigint,
     events         integer,
-    duplicates     integer
+    duplicates     integer,
+    rows           headrace_internal.log[]
 );
 
 -- The epochs that nodes have seen, in order. A new one means that the server was failed over or restored, and that the logs may have

@@ -3,7 +3,7 @@
 Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change; events become
 visible in order; nothing is dropped before every consumer has passed it, unless forced."""
 
-from headrace.log.topics.sequencer import SequencedTopic, Sequencer, sequence
+from headrace.log.topics.sequencer import AppendedEvents, SequencedTopic, Sequencer, sequence
 from headrace.log.topics.topics import (
     Clock,
     ExpiredPartition,
@@ -21,6 +21,7 @@ from headrace.log.topics.topics import (
 )
 
 __all__ = [
+    "AppendedEvents",
     "Clock",
     "ExpiredPartition",
     "SequencedTopic",

@@ -4,33 +4,59 @@ Owns: the moment an event gets its position. Promises: per topic, positions rise
 transaction; a second sequencer skips a topic while the first holds its lock. Any number may run; every node runs one.
 
 How it sleeps: while many events flow, it polls every few milliseconds and needs no wake-up. After a quiet moment, or when a second has
-had few steps with events, it marks the topics as asleep; from then on a publisher notifies it at commit, and it answers within
-milliseconds. A transaction that published before the mark and commits after it does not notify, and one that saw another event wait may
-not either, so the sequencer polls forty times a second for a moment after each event, and as long as such a transaction is open. A notification lost with
+had few events, it marks the topics as asleep; from then on a publisher notifies it at commit, and it answers within milliseconds. A
+transaction that published before the mark and commits after it does not notify, and one that saw many events wait may not either, so the
+sequencer polls forty times a second for a moment after these, and as long as such a transaction is open. A notification lost with
 its connection is made good when the listener connects again, and by a poll every few seconds. Where the server allows prepared
 transactions, which cannot notify, it polls ten times a second instead of sleeping.
+
+How it gathers: a step costs about the same for one event as for ten. So the next one begins when the events of a consumer may have
+waited for a share of its latency (`latency_ms`), and at once after a quiet moment. See docs/adr/0092.
+
+What it hands over: the events of a step go to consumers of the same node that are caught up, which need not read them again.
 
 A topic that fails stops neither the others nor the loop: see headrace.sequence."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import LiteralString
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, LiteralString, Protocol
 
-from headrace.db import Connection, Listener, Loop, Pace, Pool, StopSignal, fetch_exchanged, fetch_rows, fetch_value_async
+from headrace.db import (
+    AsyncConnection,
+    Connection,
+    Listener,
+    Loop,
+    Pace,
+    Pool,
+    Result,
+    StopSignal,
+    Subscription,
+    exchange,
+    fetch_rows,
+    fetch_value_async,
+    query,
+)
+from headrace.drivers import EventRows, PsycopgEventRows
 
 BATCH = 5000
 PAUSE_MAX_S = 0.05
 """The longest pause after a step that was not full."""
+LATENCY_S, GATHER_SHARE = 0.01, 0.6
+"""The latency of topics without a consumer, and the share of a latency for which events may wait in the outbox: the rest is for the step,
+the claim and the handler."""
 POLL_S, POLL_SHARE = 0.002, 0.1
 """The shortest pause between polls that found nothing, while topics are awake, and how much of its time the sequencer may spend on them."""
 NOTIFIED_MAX, NOTIFIED_AGAIN = 50, 25
-"""Up to so many steps with events in a second topics stay asleep, because a notification costs less than many polls. Topics that are
-awake fall asleep below the second number."""
+"""Up to so many events in a second topics stay asleep, because a notification costs less than many polls. Topics that are awake fall
+asleep below the second number."""
+UNNOTIFIED_EVENTS = 10
+"""Behind so many waiting events publishers may not notify: see headrace_internal.wake_sequencer."""
 QUIET_S = 0.25
 """Quiet time after which a topic falls asleep."""
 WATCH_S, WATCHES = 0.025, 5
@@ -47,11 +73,6 @@ PAUSES_S = {"busy": WATCH_S, "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SL
 _SEQUENCE: LiteralString = (
     "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s::integer)"
 )
-# The last column is the time that the step took, without its commit.
-_SEQUENCE_TIMED: LiteralString = (
-    "select topic_id, first_position, last_position, events, duplicates, "
-    "date_part('epoch', clock_timestamp() - statement_timestamp()) from headrace.sequence(%s::integer, %s::boolean)"
-)
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,49 @@ class SequencedTopic:
     duplicates: int
 
 
+@dataclass(frozen=True)
+class AppendedEvents:
+    """The events that a step of this node has appended to a topic: all of them, in order of position."""
+
+    topic_id: int
+    rows: EventRows
+    raw_rows: EventRows
+    """The same with JSON as text."""
+    partitions: Sequence[int]
+    """The partition of each event."""
+    start: int
+    """The row of the first event."""
+    before: Mapping[int, int]
+    """The newest position that each partition had before these events, as far as known; -1: the whole topic."""
+    erasures: int
+    server: str
+    """When the server was started, and the number of the topic's erasures: both say whether the events are still what the log has."""
+
+
+class AppendedReader(Protocol):
+    """A consumer of this node that takes the events of a step out of the sequencer's hands."""
+
+    @property
+    def topic_id(self) -> int: ...
+
+    @property
+    def takes_appended(self) -> bool:
+        """True while it is caught up, and events of a step are what it handles next."""
+
+    def take_appended(self, appended: AppendedEvents) -> Subscription | None:
+        """Takes them, and returns what wakes its workers; None if it reads them from the log."""
+
+
+@dataclass
+class _TopicHead:
+    """The end of a topic's log, as long as this sequencer alone appends to it."""
+
+    server: str
+    position: int
+    partitions: dict[int, int] = field(default_factory=dict)
+    """The newest position of each partition, as far as known."""
+
+
 def sequence(conn: Connection, *, batch: int = BATCH) -> list[SequencedTopic]:
     """One step: moves up to a batch per topic, in one transaction."""
     return fetch_rows(conn, SequencedTopic, _SEQUENCE, (batch,))
@@ -73,23 +137,29 @@ def sequence(conn: Connection, *, batch: int = BATCH) -> list[SequencedTopic]:
 class Sequencer:
     """The sequencer loop of a node. It runs until `stop` is set."""
 
-    def __init__(self, pool: Pool, listener: Listener, stop: StopSignal, *, batch: int = BATCH) -> None:
+    def __init__(
+        self, pool: Pool, listener: Listener, stop: StopSignal, *, batch: int = BATCH, readers: Iterable[AppendedReader] = ()
+    ) -> None:
         self._pool = pool
         self._listener = listener
         self._batch = batch
+        self._readers = list(readers)
+        self._heads: dict[int, _TopicHead] = {}
         self._trimmed_at = time.monotonic()
         self._active_at = time.monotonic()
         self._watches = 0
-        self._moves: deque[float] = deque(maxlen=NOTIFIED_MAX)
-        """When the newest steps with events ended."""
+        self._recent: deque[tuple[float, int]] = deque()
+        """When the steps of the last second ended, and how many events they had."""
         self._are_notified = False
         """Publishers notify of topics that are asleep, as far as known."""
         self._is_resting = False
-        """Few steps have events, so topics are left asleep."""
+        """Few events come, so topics are left asleep."""
         self._pace = Pace(pause_max_s=PAUSE_MAX_S)
         self._poll_pace = Pace(share=POLL_SHARE, pause_max_s=WATCH_S)
         self._cost_s = 0.0
         """How long the server worked on the last step. Waiting for the disk at its commit is not counted: it costs no CPU."""
+        self._latency_s = LATENCY_S
+        """The smallest latency of the topics of the last step."""
         self.loop = Loop("sequencer", stop, step=self._step, wake_up=listener.subscribe("headrace_outbox"), pool=pool)
         # An error of these must not keep events from the log.
         self._rests, self._trims = (Loop(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim"))
@@ -101,43 +171,102 @@ class Sequencer:
         # After a quiet time every slot has been trimmed once more.
         if time.monotonic() - self._trimmed_at > (TRIM_S if time.monotonic() - self._active_at < TRIMS_S else IDLE_TRIM_S):
             await self._trims.attempt(self._trim)
-        self._is_resting = self._are_notified and self._is_rare(NOTIFIED_MAX if self._is_resting else NOTIFIED_AGAIN)
+        was_resting = self._is_resting
+        self._is_resting = self._are_notified and self._is_rare(NOTIFIED_MAX if was_resting else NOTIFIED_AGAIN)
         started = time.monotonic()
         topics = await self._sequence()
         ended = time.monotonic()
+        gather_s = self._latency_s * GATHER_SHARE
         if not topics:
-            if self._is_resting and self._watches < WATCHES:
-                self._watches += 1
-                return WATCH_S
             is_quiet = self._is_resting or ended - self._active_at >= QUIET_S
-            return await self._rest_s() if is_quiet else max(POLL_S, self._poll_pace.pause_s(ended - started))
-        self._active_at, self._watches = ended, 0
-        self._moves.append(ended)
-        pause_s = self._pace.pause_s(self._cost_s, events=sum(topic.events for topic in topics), elapsed_s=ended - started)
+            return await self._rest_s() if is_quiet else max(POLL_S, gather_s, self._poll_pace.pause_s(ended - started))
+        events = sum(topic.events for topic in topics)
+        self._active_at = ended
+        self._recent.append((ended, events))
+        if not (self._is_resting and was_resting and events < UNNOTIFIED_EVENTS):
+            self._watches = 0
+        pause_s = self._pace.pause_s(self._cost_s, events=events, elapsed_s=ended - started)
         if max(topic.events for topic in topics) >= self._batch:
             return 0
-        if self._is_resting:
-            return WATCH_S
         # No notification ends this pause, in which events gather.
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(max(pause_s, gather_s - (ended - started)))
+        if self._is_resting:
+            return WATCH_S if self._watches < WATCHES else QUIET_S
         return 0
 
-    def _is_rare(self, steps: int) -> bool:
-        """True if the last second had fewer steps with events."""
-        return len(self._moves) < steps or self._moves[-steps] < time.monotonic() - 1
+    def _is_rare(self, events: int) -> bool:
+        """True if the last second had fewer events."""
+        since = time.monotonic() - 1
+        while self._recent and self._recent[0][0] < since:
+            self._recent.popleft()
+        return sum(count for _, count in self._recent) < events
 
     async def _sequence(self) -> Sequence[SequencedTopic]:
-        async with self._pool.connection() as conn:
-            rows = await fetch_exchanged(conn, _SEQUENCE_TIMED, (self._batch, self._is_resting))
-            backend_pid = conn.info.backend_pid
-        topics = [SequencedTopic(*row) for *row, _ in rows]
-        self._cost_s = rows[-1][-1] if rows else 0.0
+        wanted = {reader.topic_id for reader in self._readers if reader.takes_appended}
+        parameters = (self._batch, self._is_resting, "{" + ",".join(map(str, wanted)) + "}")
+        try:
+            async with self._pool.connection() as conn:
+                [result] = await exchange(conn, (query("log/sequence_step"), parameters))
+                steps = self._read(conn, result)
+                backend_pid = conn.info.backend_pid
+        except BaseException:
+            # Nobody knows whether the step was committed, and on which server the next one is.
+            self._heads.clear()
+            raise
+        topics = [topic for topic, _ in steps]
         self.events += sum(topic.events for topic in topics)
+        taken = [
+            subscription
+            for _, appended in steps
+            if appended is not None
+            for reader in self._readers
+            if reader.topic_id == appended.topic_id and (subscription := reader.take_appended(appended)) is not None
+        ]
         grown = [str(topic.topic_id) for topic in topics if topic.events]
         if grown:
             # As the function has notified all nodes: the loops of this one need not wait for the message.
-            self._listener.deliver("headrace_log", ",".join(grown), backend_pid=backend_pid)
+            self._listener.deliver("headrace_log", ",".join(grown), backend_pid=backend_pid, but_not=taken)
         return topics
+
+    def _read(self, conn: AsyncConnection, result: Result) -> list[tuple[SequencedTopic, AppendedEvents | None]]:
+        """What a step has returned; see headrace_internal.sequence_step."""
+        rows, raw_rows = (PsycopgEventRows(conn, result, raw=raw) for raw in (False, True))
+        steps: list[tuple[SequencedTopic, AppendedEvents | None]] = []
+        self._cost_s = 0.0
+        latencies_ms: list[int] = []
+        end = len(rows)
+        while end > 0:
+            last = end - 1
+            [(first, _, _, _, _, _, payload, *_)] = raw_rows.load(last, end)
+            said: dict[str, Any] = json.loads(bytes(payload))
+            end = last - said["handed"]
+            topic = SequencedTopic(said["topic_id"], first, first + said["events"] - 1, said["events"], said["duplicates"])
+            partitions = [rows.partition(index) for index in range(end, last)]
+            before = self._advance_head(topic, partitions, said["partitions"], said["server"])
+            appended = AppendedEvents(topic.topic_id, rows, raw_rows, partitions, end, before, said["erasures"], said["server"])
+            steps.append((topic, appended if partitions else None))
+            if said["latency_ms"] is not None:
+                latencies_ms.append(said["latency_ms"])
+            self._cost_s = max(self._cost_s, said["work_s"])
+        if steps:
+            self._latency_s = min(latencies_ms, default=1000 * LATENCY_S) / 1000
+        return steps
+
+    def _advance_head(self, topic: SequencedTopic, partitions: Sequence[int], count: int, server: str) -> Mapping[int, int]:
+        """Records the new end of a topic's log; returns what was the newest position of each partition before."""
+        head = self._heads.get(topic.topic_id)
+        if head is None or (head.server, head.position) != (server, topic.first_position - 1):
+            # Another sequencer has appended meanwhile, or it is another server.
+            head = self._heads[topic.topic_id] = _TopicHead(server, 0)
+            if count == 1:
+                head.partitions[0] = topic.first_position - 1
+        known = {partition: head.partitions[partition] for partition in set(partitions) if partition in head.partitions}
+        before = {-1: topic.first_position - 1, **known}
+        if len(partitions) < topic.events:
+            head.partitions.clear()
+        head.partitions.update(zip(partitions, range(topic.first_position, topic.last_position + 1), strict=False))
+        head.position = topic.last_position
+        return before
 
     async def _rest_s(self) -> float:
         """How long the state of the topics allows to wait."""

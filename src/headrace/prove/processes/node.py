@@ -41,7 +41,7 @@ from headrace.prove.workload import (
 )
 
 STATEMENTS = {
-    "sequence": "headrace.sequence(",
+    "sequence": "headrace_internal.sequence_step(",
     "trim-outbox": "headrace_internal.trim_outbox(",
     "claim": "headrace.claim_events(",
     "advance": "headrace.advance",

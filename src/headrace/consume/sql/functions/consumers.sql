@@ -90,7 +90,8 @@ $$;
 -- condition is compiled by a node, like that of a rule; until then, and if it is invalid, the consumer stands still: see
 -- condition_status in headrace.consumer. A changed condition applies from the cursor on.
 -- p_session_limit_s: how long a session may be idle while it holds a claim, before the server ends it and another one takes over; for a
--- new consumer 60, else unchanged.
+-- new consumer 60, else unchanged. p_latency_ms: for how long its events may wait for company from commit to handler; for a new consumer 10,
+-- else unchanged.
 -- Locks: the topic row, so that 'latest' is a definite position.
 -- Calls: refuse_reserved_consumer, topic_id, notify, log_head, add_claims.
 create or replace function headrace.create_consumer(
@@ -106,6 +107,7 @@ create or replace function headrace.create_consumer(
     p_namespace      text default null,
     p_where          text default null,
     p_session_limit_s double precision default null,
+    p_latency_ms     integer default null,
     p_caller         headrace_internal.caller default current_user
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -132,6 +134,7 @@ begin
     update headrace_internal.consumer c
     set attempts_max = p_attempts_max, backoff_s = p_backoff_s, backoff_max_s = p_backoff_max_s, when_exhausted = p_when_exhausted,
         key_order = p_key_order, condition = p_where, session_limit_s = coalesce(p_session_limit_s, c.session_limit_s),
+        latency_ms = coalesce(p_latency_ms, c.latency_ms),
         filter = case when c.condition = p_where then c.filter end,
         condition_error = case when c.condition = p_where then c.condition_error end
     where c.topic_id = v_topic.topic_id and c.consumer = p_consumer
@@ -139,9 +142,10 @@ begin
     into v_consumer;
     if not found then
         insert into headrace_internal.consumer as c
-            (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition, session_limit_s)
+            (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition, session_limit_s,
+            latency_ms)
         values (v_topic.topic_id, p_consumer, p_ordered_by, p_attempts_max, p_backoff_s, p_backoff_max_s, p_when_exhausted, p_key_order, p_where,
-            coalesce(p_session_limit_s, 60))
+            coalesce(p_session_limit_s, 60), coalesce(p_latency_ms, 10))
         returning c.consumer_id, c.ordered_by, c.condition is not null as is_pending into v_consumer;
     end if;
     if v_consumer.is_pending then

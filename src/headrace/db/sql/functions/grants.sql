@@ -11,7 +11,7 @@ as $$
         ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
             commit_spark_batch,wake_sequencer,outbox_slot,payload_fits,publish_once,find_hook}'),
         ('consume', '{log_head,log_clock,read_log,find_event,is_archived,archived_from,
-            create_consumer,drop_consumer,due_consumers,claim,claim_events,advance,advance_partitions,fail,release_claims,hold_back,claim_redrive,redriven_event,end_redrive,redrive,discard,edit_dead_event,skip_event,seek,
+            create_consumer,drop_consumer,due_consumers,claim,claim_at,claim_events,advance,advance_partitions,fail,release_claims,hold_back,claim_redrive,redriven_event,end_redrive,redrive,discard,edit_dead_event,skip_event,seek,
             seek_position,resume,schedule_id,next_ticks,report_relay,queue_state,metrics,cursor_lag,evaluate,unmatched_reason,pause,queued_actions,
             action_dead_letters,count_dead_letters,read_dead_letters,error_group,register_node,register_consumers,deregister_node,heartbeat}'),
         ('work', '{claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,

@@ -259,6 +259,7 @@ begin
     using p_event_ids, p_erasure.fields, p_is_output, p_erasure.erasure_id, p_erasure.new_key;
     get diagnostics v_rows = row_count;
     perform headrace_internal.count_erased(p_erasure.erasure_id, 'log', v_rows);
+    update headrace_internal.topic t set erasures = t.erasures + 1 where t.topic_id = p_topic_id;
     update headrace_internal.outbox o
     set payload = headrace_internal.erased_payload(o.payload, p_erasure.fields, p_is_output),
         headers = headrace_internal.erased_headers(o.headers, p_erasure.fields, p_erasure.erasure_id),

@@ -61,13 +61,13 @@ $$;
 -- Moves the oldest p_batch outbox rows of a topic that the caller has locked into its log, but only those of the first 8 MB as they
 -- are stored (and at least one), so that large payloads make no long turn; see headrace.sequence. On the event clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
 -- the server's clock.
--- p_rests: see headrace.sequence.
+-- p_rests: see headrace.sequence. p_hands_over: it returns the events too, unless they are more than 1 000 or 1 MB.
 -- Locks: what headrace_internal.attach_log locks, for the first event, and headrace_internal.extend_log, if partitions are missing. Indexes: outbox_order for the rows, log_position
 -- backwards for the head, log_event_id for known ids; outbox_order must be used whatever the statistics of this fast-changing table say.
 -- Calls: attach_log, read_head, extend_log, extend_log_to_events, clamp_time, known_events, key_hash.
 create or replace function headrace_internal.sequence_topic(
-    p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer, p_rests boolean,
-    out first_position bigint, out events integer, out duplicates integer, out time_partitions integer
+    p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer, p_rests boolean, p_hands_over boolean,
+    out first_position bigint, out events integer, out duplicates integer, out time_partitions integer, out rows headrace_internal.log[]
 )
 language plpgsql volatile
 as $$
@@ -150,9 +150,12 @@ begin
             n.event_id, n.type, n.key, n.payload, n.headers, n.producer
         from numbered n
         order by n.position
-        returning 1
+        returning log
     )
-    select (select count(*) from moved), (select count(*) from appended) into v_moved, events;
+    select (select count(*) from moved), count(*),
+        case when p_hands_over and v_rows <= 1000 and v_bytes <= 1024 * 1024 then array_agg(a.log order by (a.log).position) end
+    into v_moved, events, rows
+    from appended a;
     first_position := v_head + 1;
     duplicates := v_moved - events;
     if p_rests then
@@ -189,13 +192,12 @@ begin
         continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
         v_served := v_served || v_topic.namespace;
         begin
-            v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1), p_rests);
+            v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1), p_rests, false);
             if v_topic.has_failed then
                 perform headrace_internal.clear_failure('sequence', v_topic.namespace, v_topic.topic);
             end if;
             v_partitions := v_partitions - v_moved.time_partitions;
-            v_moves := v_moves
-                || (v_topic.topic_id, v_moved.first_position, v_moved.events, v_moved.duplicates)::headrace_internal.topic_move;
+            v_moves := v_moves || row(v_topic.topic_row, v_moved.first_position, v_moved.events, v_moved.duplicates, null)::headrace_internal.topic_move;
         exception when others then
             perform headrace_internal.record_failure('sequence', v_topic.namespace, v_topic.topic,
                 format('%s (SQLSTATE %s)', sqlerrm, sqlstate),
@@ -207,24 +209,28 @@ begin
 end
 $$;
 
--- Moves committed outbox rows into the log: for up to 100 topics with rows that no other sequencer holds, the oldest p_batch rows (and a
--- few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified once, at its
--- commit. Namespaces take turns, so that what one has waiting delays no other; after 0.2 s only topics of namespaces that had none yet
--- begin, so that a call stays short: what it has moved is visible only after its commit. Topics that failed before come last: one of them,
--- or as many as there is time for if no other topic moves. A topic that fails does not stop the others: it is rolled back alone, recorded
--- in headrace_internal.failure, and left out until its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share
--- one subtransaction, for its price; only after a failure each gets its own. A partition of the log costs a lock on it and on each of its
--- indexes, so one call appends to at most 32 time partitions of topics on the event clock (but at least one per topic); the events after
--- that wait for the next call.
+-- One step of the sequencer: moves committed outbox rows into the log, for up to 100 topics with rows that no other sequencer holds, the
+-- oldest p_batch rows (and a few that became visible meanwhile), in id order, with the positions after the head. One transaction;
+-- consumers are notified once, at its commit. Namespaces take turns, so that what one has waiting delays no other; after 0.2 s only topics
+-- of namespaces that had none yet begin, so that a call stays short: what it has moved is visible only after its commit. Topics that failed
+-- before come last: one of them, or as many as there is time for if no other topic moves. A topic that fails does not stop the others: it
+-- is rolled back alone, recorded in headrace_internal.failure, and left out until its retry_at (1 s, growing to 30 s; after a lock timeout
+-- 0.1 to 5 s). All topics share one subtransaction, for its price; only after a failure each gets its own. A partition of the log costs a
+-- lock on it and on each of its indexes, so one call appends to at most 32 time partitions of topics on the event clock (but at least one
+-- per topic); the events after that wait for the next call.
 -- With p_rests the topics it serves are asleep afterwards, so that their publishers notify, for a sequencer that waits for that. Otherwise
 -- they are awake, and the sequencer must poll them.
+-- Returns the events that it has appended to topics of p_handed_over, for consumers of the same node, unless these are many, and behind the
+-- events of each topic a row without event_id: its position is that of the first event, and its payload says for the topic how many
+-- "events" it has appended and "duplicates" dropped, how many are "handed" over, its "partitions", for how long its consumers let events gather, its number
+-- of "erasures", on which "server", and for how long the step has worked, "work_s".
 -- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice. Its plans are generic: a step is often shorter
 -- than planning it. Reads of the log are planned for their topic: see headrace_internal.read_head and headrace_internal.known_events.
 -- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock, and 10
 -- ms for one that a role of the topic's namespace may hold. Index: failure_pkey; see headrace_internal.sequence_topic.
 -- Calls: require_read_committed, outbox_topics, sequence_topic, sequence_alone, notify.
-create or replace function headrace.sequence(p_batch integer default 10000, p_rests boolean default false)
-returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
+create or replace function headrace_internal.sequence_step(p_batch integer, p_rests boolean, p_handed_over integer[] default '{}')
+returns setof headrace.logged_event
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -232,7 +238,6 @@ set jit = off
 set plan_cache_mode = force_generic_plan
 set lock_timeout = '200ms'
 as $$
-#variable_conflict use_column
 declare
     v_waiting    integer[];
     v_topic      record;
@@ -241,6 +246,8 @@ declare
     v_served     text[] := '{}';
     v_alone      integer[];
     v_moves      headrace_internal.topic_move[];
+    v_move       headrace_internal.topic_move;
+    v_row        headrace.logged_event;
     v_notify     text;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -271,9 +278,10 @@ begin
             continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
             if v_topic.retry_at is null then
                 v_served := v_served || v_topic.namespace;
-                v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1), p_rests);
+                v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1), p_rests,
+                    v_topic.topic_id = any (p_handed_over));
                 v_partitions := v_partitions - v_moved.time_partitions;
-                v_moves := v_moves || (v_topic.topic_id, v_moved.first_position, v_moved.events, v_moved.duplicates)::headrace_internal.topic_move;
+                v_moves := v_moves || row(v_topic.topic_row, v_moved.first_position, v_moved.events, v_moved.duplicates, v_moved.rows)::headrace_internal.topic_move;
             elsif v_topic.retry_at <= headrace.clock() then
                 v_alone := v_alone || v_topic.topic_id;
             end if;
@@ -289,14 +297,36 @@ begin
     if v_moves is null then
         return;
     end if;
-    return query
-    select m.topic_id, m.first_position, m.first_position + m.events - 1, m.events, m.duplicates from unnest(v_moves) m;
-    v_notify := (select string_agg(m.topic_id::text, ',') from unnest(v_moves) m where m.events > 0);
+    foreach v_move in array v_moves loop
+        if v_move.rows is not null then
+            return query select (v_move.topic).topic, r.* from unnest(v_move.rows) r;
+        end if;
+        v_row.topic_id := (v_move.topic).topic_id;
+        v_row.position := v_move.first_position;
+        v_row.payload := jsonb_build_object('topic_id', v_row.topic_id, 'events', v_move.events, 'duplicates', v_move.duplicates,
+            'handed', coalesce(cardinality(v_move.rows), 0), 'partitions', (v_move.topic).partitions, 'erasures', (v_move.topic).erasures, 'server', pg_postmaster_start_time(),
+            'latency_ms', (select min(c.latency_ms) from headrace_internal.consumer c where c.topic_id = v_row.topic_id),
+            'work_s', date_part('epoch', clock_timestamp() - statement_timestamp()));
+        return next v_row;
+    end loop;
+    v_notify := (select string_agg((m.topic).topic_id::text, ',') from unnest(v_moves) m where m.events > 0);
     if v_notify is not null then
         -- A NOTIFY carries at most 8000 bytes; an empty one means every topic.
         perform headrace_internal.notify('headrace_log', case when length(v_notify) < 7000 then v_notify else '' end);
     end if;
 end
+$$;
+
+-- Moves committed events into the logs of their topics, for whoever runs no node: one step, see headrace_internal.sequence_step. Returns
+-- what it did to each topic. Call it again until it returns no row.
+-- Calls: sequence_step.
+create or replace function headrace.sequence(p_batch integer default 10000, p_rests boolean default false)
+returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
+language sql volatile
+as $$
+    select s.topic_id, s.position, s.position + (s.payload ->> 'events')::integer - 1, (s.payload ->> 'events')::integer,
+        (s.payload ->> 'duplicates')::integer
+    from headrace_internal.sequence_step(p_batch, p_rests) s
 $$;
 
 -- Marks topics as asleep that had no events for p_idle_s seconds, so that their publishers send a NOTIFY again.
