@@ -1,3 +1,18 @@
+-- Puts messages into a queue of pgmq, in order, due at a moment, and returns their ids. As pgmq.send_batch does, but the statement for the
+-- queue of the default namespace, which most databases have alone, is planned once per session.
+create or replace function headrace_internal.enqueue(p_queue text, p_messages jsonb[], p_due timestamptz) returns setof bigint
+language plpgsql volatile
+as $$
+begin
+    if p_queue = 'hr_default' then
+        return query insert into pgmq.q_hr_default (vt, message) select p_due, m.message from unnest(p_messages) m (message) returning msg_id;
+    else
+        return query execute format('insert into pgmq.%I (vt, message) select $1, m.message from unnest($2) m (message) returning msg_id',
+            'q_' || p_queue) using p_due, p_messages;
+    end if;
+end
+$$;
+
 -- Claims a unique key for an action that is about to be sent: null, or the id of the earlier action that holds the key. That one is in
 -- the queue (waiting or in flight), or its period is not over. Concurrent senders wait for each other at the row, so exactly one sends.
 -- Locks: the row of the key. Indexes: unique_action_pkey, q_<queue>_pkey.
@@ -69,7 +84,7 @@ $$;
 -- With p_unique_key: while an earlier action of the same name and unique key is in the queue, or was sent less than its p_unique_for
 -- ago, nothing is sent, and the id of that action is returned. p_headers: of these the trace context (traceparent, tracestate) is kept.
 -- Locks: the row of the unique key, until the transaction ends; a second sender waits for the first. Index: unique_action_pkey.
--- Calls: uuid_v7, event_within_limits, trace_headers, claim_unique_key, queue_of, wake_queue.
+-- Calls: uuid_v7, event_within_limits, trace_headers, claim_unique_key, enqueue, queue_of, wake_queue.
 create or replace function headrace.send_action(
     p_action     text,
     p_payload    jsonb default 'null',
@@ -120,8 +135,8 @@ begin
         end if;
         v_message := v_message || jsonb_build_object('unique_key', p_unique_key);
     end if;
-    select s into v_msg_id from pgmq.send_batch(headrace_internal.queue_of(v_namespace), array[v_message],
-        null::jsonb[], headrace.clock() + coalesce(p_delay, interval '0')) s;
+    select s into v_msg_id from headrace_internal.enqueue(headrace_internal.queue_of(v_namespace), array[v_message],
+        headrace.clock() + coalesce(p_delay, interval '0')) s;
     if p_unique_key is not null then
         update headrace_internal.unique_action u set msg_id = v_msg_id
         where u.namespace = v_namespace and u.action = p_action and u.unique_key = p_unique_key;
@@ -136,7 +151,7 @@ $$;
 -- "event_type", "emitted_at", "producer", "scheduled_task_id", "cause" and "headers" (the trace context) are optional. p_delays: seconds
 -- to wait, one per action.
 -- Locks nothing. One insert for all actions of one delay.
--- Calls: queue_of, wake_queue.
+-- Calls: queue_of, wake_queue, enqueue.
 create or replace function headrace.send_actions(
     p_namespace text, p_actions jsonb[], p_delays integer[] default null, p_caller headrace_internal.caller default current_user
 )
@@ -156,7 +171,7 @@ begin
     end if;
     perform headrace.wake_queue(v_namespace);
     if p_delays is null then
-        return query select s from pgmq.send_batch(v_queue, p_actions, null::jsonb[], headrace.clock()) s;
+        return query select s from headrace_internal.enqueue(v_queue, p_actions, headrace.clock()) s;
         return;
     end if;
     return query
@@ -171,7 +186,7 @@ begin
             from due,
             lateral rows from (
                 unnest(due.places),
-                pgmq.send_batch(v_queue, due.actions, null::jsonb[], headrace.clock() + make_interval(secs => due.delay_s))
+                headrace_internal.enqueue(v_queue, due.actions, headrace.clock() + make_interval(secs => due.delay_s))
             ) u (place, msg_id)
         )
         select s.msg_id from sent s order by s.place;

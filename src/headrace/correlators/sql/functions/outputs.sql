@@ -2,17 +2,22 @@
 -- the output of a timer has none, and quotes the event that started the instance and the ids of its newest 100 evidence events.
 -- If the evidence was cut, the event that started the instance is not known any more.
 -- "trace" is the trace context of the event that it quotes, with those of its newest 32 other evidence events as links.
--- Index: log_position. It queries the topic's own branch: a query on the whole log plans and locks every topic.
--- Calls: json_depth, trace_headers.
+-- Index: log_position. It queries the topic's own branch: a query on the whole log plans and locks every topic. Prepared: its plan costs
+-- more than its run.
+-- Calls: json_depth, trace_headers, execute_prepared.
 create or replace function headrace_internal.correlated(p_version_id bigint, p_ids bigint[], p_becomes text)
 returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz, trace jsonb)
-language plpgsql stable
+language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
+declare
+    v_topic_id integer := (select v.topic_id from headrace_internal.correlator_version v where v.version_id = p_version_id);
 begin
-    return query execute format($statement$
+    return query
+    select c.* from headrace_internal.execute_prepared(format('headrace_correlated_%s', v_topic_id), 'bigint, bigint[], text', format($statement$
     select i.n, f.output_id, nullif(f.key, ''), v.outputs -> f.token,
         jsonb_build_object('correlator', v.correlator, 'token', f.token, 'key', f.key, 'at', f.output_at, 'position', f.position,
             -- The payload of the event, unless the quotation would exceed the limits of an event.
@@ -53,8 +58,8 @@ begin
         where f.position is null
     ) e on true
     where f.becomes = $3
-    $statement$, 'log_' || (select v.topic_id from headrace_internal.correlator_version v where v.version_id = p_version_id))
-    using p_version_id, p_ids, p_becomes;
+    $statement$, 'log_' || v_topic_id), format('%s, %L, %L', p_version_id, p_ids, p_becomes))
+        c (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz, trace jsonb);
 end
 $$;
 
@@ -152,7 +157,7 @@ set jit = off
 as $$
 declare
     v_version record;
-    v_ids     bigint[];
+    v_sent    record;
 begin
     select v.topic_id, v.outputs into v_version from headrace_internal.correlator_version v where v.version_id = p_version_id;
     -- Queries the topic's own branch: a query on the whole log plans and locks every topic.
@@ -175,15 +180,18 @@ begin
         on conflict on constraint correlation_once do nothing
         returning correlation_id, becomes
     )
-    select array_agg(f.correlation_id order by f.correlation_id) from fired f
-    $statement$, 'log_' || v_version.topic_id) into v_ids
+    select array_agg(f.correlation_id order by f.correlation_id) as ids, bool_or(f.becomes = 'action') as has_actions,
+        bool_or(f.becomes = 'event') as has_events
+    from fired f
+    $statement$, 'log_' || v_version.topic_id) into v_sent
     using v_version.topic_id, p_version_id, v_version.outputs, p_keys, p_positions, p_times, p_tokens, p_places, p_evidence, p_totals,
         p_captured;
-    if v_ids is null then
-        return 0;
+    if v_sent.has_actions then
+        perform headrace_internal.send_correlated(p_version_id, v_sent.ids);
     end if;
-    perform headrace_internal.send_correlated(p_version_id, v_ids);
-    perform headrace_internal.publish_correlated(p_version_id, v_ids);
-    return cardinality(v_ids);
+    if v_sent.has_events then
+        perform headrace_internal.publish_correlated(p_version_id, v_sent.ids);
+    end if;
+    return coalesce(cardinality(v_sent.ids), 0);
 end
 $$;

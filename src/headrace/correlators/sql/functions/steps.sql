@@ -88,8 +88,9 @@ $$;
 -- Returns the number of events and of tokens, the position it has reached, and whether more events may wait; no row when nothing is due.
 -- The events are sorted by key and position once; the state of a key is looked up at its first event only; the window aggregate
 -- gives every event its cell, from which everything else is read. Positions reach the arrays in the window's order, so that
--- width_bucket can search them. Locks: the cursor row. Indexes: log_position, correlator_instance_pkey.
--- Calls: claim_correlator, run_cells, newest, deliver_correlations, advance.
+-- width_bucket can search them. Few events of a small table are stepped by a prepared statement, whose plan costs more than its run.
+-- Locks: the cursor row. Indexes: log_position, correlator_instance_pkey.
+-- Calls: claim_correlator, run_cells, newest, execute_prepared, deliver_correlations, advance.
 create or replace function headrace_internal.correlate(p_correlator_id integer, p_max integer default 100000)
 returns table (events bigint, outputs bigint, "position" bigint, has_more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -98,14 +99,16 @@ set enable_bitmapscan = off
 set enable_hashagg = off
 set jit = off
 set work_mem = '64MB'
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    v_claim record;
-    v_table record;
-    v_rows  integer[];
-    v_marks integer[];
-    v_out   record;
+    v_claim     record;
+    v_table     record;
+    v_rows      integer[];
+    v_marks     integer[];
+    v_statement text;
+    v_out       record;
 begin
     select c.consumer_id, c.version_id, c.from_position, c.upto, c.has_more into v_claim
     from headrace_internal.claim_correlator(p_correlator_id, p_max) c;
@@ -123,7 +126,7 @@ begin
     -- As variables: an array that is handed to the aggregate from here is not copied at every step.
     v_rows := v_table.rows;
     v_marks := v_table.marks;
-    execute format($statement$
+    v_statement := format($statement$
         with stepped as (
             select e.key, e.position, e.appended_at,
                 headrace_internal.run_cells($3, e.start, e.symbol) over (partition by e.key order by e.position) as cell
@@ -189,10 +192,19 @@ begin
             cross join lateral jsonb_array_elements_text($10 -> (($4)[(f.place & 1048575) + 1] >> 2)) with ordinality t (token, n)
             where k.fired is not null
         ) o
-    $statement$, v_table.classifier)
-    into v_out
-    using v_claim.from_position, v_claim.upto, v_rows, v_marks, v_table.symbols, p_correlator_id, v_table.idle, v_table.forgets,
-        v_table.evidence_max, v_table.tokens;
+    $statement$, v_table.classifier);
+    if v_claim.upto - v_claim.from_position <= 100 and cardinality(v_rows) <= 1000 then
+        select o.* into v_out
+        from headrace_internal.execute_prepared(format('headrace_correlate_%s_%s', v_claim.version_id, md5(v_table.classifier)),
+            'bigint, bigint, integer[], integer[], integer, integer, integer[], boolean, integer, jsonb', v_statement,
+            format('%s, %s, %L, %L, %s, %s, %L, %L, %s, %L', v_claim.from_position, v_claim.upto, v_rows, v_marks, v_table.symbols,
+                p_correlator_id, v_table.idle, v_table.forgets, v_table.evidence_max, v_table.tokens))
+            o (keys text[], positions bigint[], tokens text[], places integer[], evidence text[], totals integer[]);
+    else
+        execute v_statement into v_out
+        using v_claim.from_position, v_claim.upto, v_rows, v_marks, v_table.symbols, p_correlator_id, v_table.idle, v_table.forgets,
+            v_table.evidence_max, v_table.tokens;
+    end if;
     outputs := 0;
     if v_out.keys is not null then
         outputs := headrace_internal.deliver_correlations(v_claim.version_id, v_out.keys, v_out.positions, null, v_out.tokens, v_out.places,

@@ -53,3 +53,32 @@ begin
     end if;
 end
 $$;
+
+-- Runs a statement as a prepared statement of the session and returns its rows, so that it is planned once per session; for statements that
+-- name a table that only the caller knows. p_name begins with "headrace_"; the same name always means the same statement. p_types are the
+-- types of its parameters, and p_arguments their values as they would be written in a statement. A session keeps about 500 of them.
+create or replace function headrace_internal.execute_prepared(p_name text, p_types text, p_statement text, p_arguments text)
+returns setof record
+language plpgsql volatile
+as $$
+declare
+    v_call text := format('execute %I (%s)', p_name, p_arguments);
+    v_name text;
+begin
+    begin
+        return query execute v_call;
+    exception
+        -- Not prepared in this session yet (a syntax error on PostgreSQL 15); or a type in it was changed by a migration.
+        when invalid_sql_statement_name or syntax_error or feature_not_supported then
+            for v_name in
+                select s.name from pg_prepared_statements s where s.name = p_name
+                union
+                (select s.name from pg_prepared_statements s where s.name ~ '^headrace_[a-z]+_' order by s.prepare_time desc offset 500)
+            loop
+                execute format('deallocate %I', v_name);
+            end loop;
+            execute format('prepare %I (%s) as %s', p_name, p_types, p_statement);
+            return query execute v_call;
+    end;
+end
+$$;
