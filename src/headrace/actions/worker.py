@@ -24,6 +24,7 @@ from headrace.consume import describe_error, error_summary, first_line, handler_
 from headrace.core import DurationHistogram, LeaseLost, TokenBucket
 from headrace.db import (
     TRANSIENT_ERRORS,
+    EventRate,
     Loop,
     Pool,
     StopSignal,
@@ -36,8 +37,8 @@ from headrace.drivers import HandlerConnection, Sources
 
 logger = logging.getLogger(__name__)
 
-POLL_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1)
-"""Pauses after claims that found nothing, before the worker sleeps and waits for a notification."""
+POLL_S, RARE_POLL_S = (0.005, 0.01, 0.025, 0.05, 0.1), (0.025, 0.1)
+"""Pauses after claims that found nothing, before the worker sleeps and waits for a notification; the second while few actions come."""
 IDLE_S = 1.0
 """Longest sleep without a notification while actions are in the queue: delayed and failed ones become due."""
 EMPTY_S = 10.0
@@ -105,6 +106,9 @@ class ActionWorker:
         self._rests = self._loop("rest")
         self._watch = asyncio.Lock()
         """Held by the one idle worker that watches the queue for all."""
+        self._recent = EventRate()
+        self._is_drained = False
+        """The last claim got less than it asked for."""
         self._idle = 0
         """How many claims in a row have found nothing."""
         self._is_resting = False
@@ -135,12 +139,17 @@ class ActionWorker:
         """The step of a worker. The one that finds nothing rests in it, and the others wait for that."""
         if await self.handle_once(prefetch):
             self._idle = 0
-            return 0
+            if not self._is_drained:
+                return 0
         async with self._watch:
             if not self._stop.is_set():
                 await self._sleep(self._idle)
                 self._idle += 1
         return 0
+
+    @property
+    def _polls_s(self) -> Sequence[float]:
+        return RARE_POLL_S if self._recent.is_low else POLL_S
 
     def _loop(self, kind: str, step: Callable[[], Awaitable[float]] | None = None) -> Loop:
         unit = Unit(kind, self._queue.namespace, self._worker_pool.name)
@@ -155,12 +164,12 @@ class ActionWorker:
     async def _sleep(self, idle: int) -> None:
         if self._rate and (wait_s := self._rate.wait_s()):
             await self._subscription.wait(wait_s)
-        elif idle < len(POLL_S):
-            await self._subscription.wait(POLL_S[idle])
+        elif idle < len(self._polls_s):
+            await self._subscription.wait(self._polls_s[idle])
         else:
             self._was_notified, self._is_resting = False, True
             try:
-                await self._rest(is_first=idle == len(POLL_S))
+                await self._rest(is_first=idle == len(self._polls_s))
             finally:
                 self._is_resting = False
 
@@ -195,9 +204,10 @@ class ActionWorker:
 
     async def _handle_once(self, prefetch: Prefetch | None) -> bool:
         await self.release_leftovers()
-        claims = await self._next(prefetch) if prefetch else await self._claim()
+        claims = await self._next(prefetch) if prefetch else await self._claim(is_last=True)
         if not claims:
             return False
+        self._recent.count(len(claims))
         await self._end_rest()
         is_full = len(claims) >= self._batch_size.size > 1
         if prefetch and is_full and not self._rate and not self._worker_pool.ordered:
@@ -232,17 +242,20 @@ class ActionWorker:
                 self._to_release[count_attempt] += claims
                 raise
 
-    async def _claim(self) -> list[Claim]:
+    async def _claim(self, *, is_last: bool = False) -> list[Claim]:
+        """`is_last`: no other claim follows soon, so retried actions are looked for in any case."""
         limit = self._rate.take_up_to(self._batch_size.size) if self._rate else self._batch_size.size
         if limit == 0:
             return []
         # If many retries are due, fresh and retried actions take turns.
-        check_retried = not self._just_retried and time.monotonic() - self._retried_checked_at > RETRIED_POLL_S
-        self._just_retried = False
+        was_retried, self._just_retried = self._just_retried, False
+        check_retried = not was_retried and time.monotonic() - self._retried_checked_at > RETRIED_POLL_S
         claims = await self._claim_retried() if check_retried else []
         claims = claims or await self._claim_fresh(limit)
-        if not claims and not check_retried:
+        if not claims and not check_retried and (was_retried or is_last):
             claims = await self._claim_retried()
+        # A retried action comes alone, whatever is due behind it.
+        self._is_drained = len(claims) < limit and not self._just_retried
         if self._rate:
             self._rate.give_back(limit - len(claims))
         return claims

@@ -56,7 +56,7 @@ from headrace.db.namespaces import (
     revoke_namespace,
     revoke_node,
 )
-from headrace.db.pace import Pace
+from headrace.db.pace import EventRate, Pace
 from headrace.db.pooler import is_pooled
 from headrace.db.pools import (
     CONNECTIONS,
@@ -100,6 +100,7 @@ __all__ = [
     "AsyncView",
     "Command",
     "Connection",
+    "EventRate",
     "Exchange",
     "Grant",
     "Level",

@@ -6,6 +6,9 @@ at once. When it is several times as much, the pauses grow with the cube of it, 
 
 from __future__ import annotations
 
+import time
+from collections import deque
+
 WEIGHT = 0.3
 """Of the newest step in the mean of the costs: one slow step is forgotten after a few."""
 RISE = 1.00002
@@ -50,3 +53,30 @@ class Pace:
         slowness = max(self._own_s / (BUSY * self._cheapest_s), 1.0)
         elapsed_s = max(self._cost_s, elapsed_s or 0.0)
         return min(max(self._cost_s * slowness**2 / self._share - elapsed_s, 0.0), self._pause_max_s)
+
+
+NOTIFIED_MAX, NOTIFIED_AGAIN = 50, 25
+"""Up to so many events in a second a loop waits to be notified of each, because a notification costs less than many polls. A loop that polls
+waits for notifications again below the second number."""
+
+
+class EventRate:
+    """How many events a loop has had in the last second, to choose between notifications and polls."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[float, int]] = deque()
+        self._is_low = True
+
+    def count(self, events: int) -> None:
+        """Events that the loop has just had."""
+        self._recent.append((time.monotonic(), events))
+
+    @property
+    def is_low(self) -> bool:
+        """True while a notification of each event is cheaper than polls."""
+        since = time.monotonic() - 1
+        while self._recent and self._recent[0][0] < since:
+            self._recent.popleft()
+        events = sum(count for _, count in self._recent)
+        self._is_low = events <= (NOTIFIED_MAX if self._is_low else NOTIFIED_AGAIN)
+        return self._is_low

@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, LiteralString, Protocol
@@ -30,6 +29,7 @@ from typing import Any, LiteralString, Protocol
 from headrace.db import (
     AsyncConnection,
     Connection,
+    EventRate,
     Listener,
     Loop,
     Pace,
@@ -52,9 +52,6 @@ LATENCY_S, GATHER_SHARE = 0.01, 0.6
 the claim and the handler."""
 POLL_S, POLL_SHARE = 0.002, 0.1
 """The shortest pause between polls that found nothing, while topics are awake, and how much of its time the sequencer may spend on them."""
-NOTIFIED_MAX, NOTIFIED_AGAIN = 50, 25
-"""Up to so many events in a second topics stay asleep, because a notification costs less than many polls. Topics that are awake fall
-asleep below the second number."""
 UNNOTIFIED_EVENTS = 10
 """Behind so many waiting events publishers may not notify: see headrace_internal.wake_sequencer."""
 QUIET_S = 0.25
@@ -148,8 +145,7 @@ class Sequencer:
         self._trimmed_at = time.monotonic()
         self._active_at = time.monotonic()
         self._watches = 0
-        self._recent: deque[tuple[float, int]] = deque()
-        """When the steps of the last second ended, and how many events they had."""
+        self._rate = EventRate()
         self._are_notified = False
         """Publishers notify of topics that are asleep, as far as known."""
         self._is_resting = False
@@ -172,7 +168,7 @@ class Sequencer:
         if time.monotonic() - self._trimmed_at > (TRIM_S if time.monotonic() - self._active_at < TRIMS_S else IDLE_TRIM_S):
             await self._trims.attempt(self._trim)
         was_resting = self._is_resting
-        self._is_resting = self._are_notified and self._is_rare(NOTIFIED_MAX if was_resting else NOTIFIED_AGAIN)
+        self._is_resting = self._rate.is_low and self._are_notified
         started = time.monotonic()
         topics = await self._sequence()
         ended = time.monotonic()
@@ -182,7 +178,7 @@ class Sequencer:
             return await self._rest_s() if is_quiet else max(POLL_S, gather_s, self._poll_pace.pause_s(ended - started))
         events = sum(topic.events for topic in topics)
         self._active_at = ended
-        self._recent.append((ended, events))
+        self._rate.count(events)
         if not (self._is_resting and was_resting and events < UNNOTIFIED_EVENTS):
             self._watches = 0
         pause_s = self._pace.pause_s(self._cost_s, events=events, elapsed_s=ended - started)
@@ -193,13 +189,6 @@ class Sequencer:
         if self._is_resting:
             return WATCH_S if self._watches < WATCHES else QUIET_S
         return 0
-
-    def _is_rare(self, events: int) -> bool:
-        """True if the last second had fewer events."""
-        since = time.monotonic() - 1
-        while self._recent and self._recent[0][0] < since:
-            self._recent.popleft()
-        return sum(count for _, count in self._recent) < events
 
     async def _sequence(self) -> Sequence[SequencedTopic]:
         wanted = {reader.topic_id for reader in self._readers if reader.takes_appended}
