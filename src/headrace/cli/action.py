@@ -35,7 +35,7 @@ InState = Annotated[ActionState | None, Option("--state", help="Only in this sta
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the names of actions: registered ones, and those that only rules or nodes use. `queue` lists the actions themselves."""
-    names = session.collect(lambda conn: list_actions(conn, namespace=session.namespace))
+    names = session.collect(session.bind(list_actions))
     session.show([("action", "name"), "registered", "rules", ("nodes that handle it", "nodes"), "description"], names)
 
 
@@ -47,7 +47,7 @@ def create(session: Session, name: Name, description: Annotated[str | None, Opti
 
     Example: headrace action create MAIL --description 'writes to the customer'
     """
-    session.on_every_shard(lambda conn: register_action(conn, name, description=description, namespace=session.namespace))
+    session.on_every_shard(session.bind(register_action, name, description=description))
     session.done(f"action {name} registered", {"action": name})
 
 
@@ -57,7 +57,7 @@ def drop(session: Session, name: Name) -> None:
 
     Rules that send the action and actions in the queue stay.
     """
-    session.on_every_shard(lambda conn: unregister_action(conn, name, namespace=session.namespace))
+    session.on_every_shard(session.bind(unregister_action, name))
     session.done(f"action {name} is no longer registered", {"action": name})
 
 
@@ -233,9 +233,7 @@ def cancel(
         session.confirm("Cancel these actions?", yes=yes)
     count = sum(
         session.on_every_shard(
-            lambda conn: actions.cancel_actions(
-                conn, ids or None, action=action, key=key, state=state, in_flight=in_flight, namespace=session.namespace
-            )
+            session.bind(actions.cancel_actions, ids or None, action=action, key=key, state=state, in_flight=in_flight)
         )
     )
     _require_all(session, ids, count, "cancel them all the same with --in-flight")
@@ -251,13 +249,7 @@ def run(session: Session, ids: ActionIds = None, action: OfAction = None, key: O
     Examples: headrace action run 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f · headrace action run --action MAIL --state retrying
     """
     _require_selection(ids, action, key, state)
-    count = sum(
-        session.on_every_shard(
-            lambda conn: actions.run_actions_now(
-                conn, ids or None, action=action, key=key, state=state, namespace=session.namespace
-            )
-        )
-    )
+    count = sum(session.on_every_shard(session.bind(actions.run_actions_now, ids or None, action=action, key=key, state=state)))
     if ids and count < len(ids):
         _states(session, ids)
     session.done(f"{count} actions are due now", {"due": count})
@@ -281,9 +273,7 @@ def priority_(
     _require_selection(ids, action, key, state)
     count = sum(
         session.on_every_shard(
-            lambda conn: actions.set_action_priority(
-                conn, priority, ids or None, action=action, key=key, state=state, namespace=session.namespace
-            )
+            session.bind(actions.set_action_priority, priority, ids or None, action=action, key=key, state=state)
         )
     )
     _require_all(session, ids, count, "a node handles them now")
@@ -312,8 +302,8 @@ _UNCHANGED = ("in-flight", "done", "dead", "cancelled")
 
 def _states(session: Session, ids: list[UUID]) -> dict[UUID, str]:
     """The states of actions, in the queue or ended; raises UnknownAction."""
-    ended = session.collect(lambda conn: actions.list_results(conn, ids, namespace=session.namespace))
-    queued = session.collect(lambda conn: actions.list_queued(conn, ids=ids, limit=None, namespace=session.namespace))
+    ended = session.collect(session.bind(actions.list_results, ids))
+    queued = session.collect(session.bind(actions.list_queued, ids=ids, limit=None))
     states: dict[UUID, str] = {result.action_id: result.outcome for _, result in ended}
     states |= {action.action_id: action.state for _, action in queued if action.action_id}
     if missing := [str(action_id) for action_id in ids if action_id not in states]:

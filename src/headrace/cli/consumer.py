@@ -200,9 +200,7 @@ def skip(session: Session, topic: TopicName, name: Name, partition: OnePartition
     _require_one_shard(session)
     place = f"partition {partition}" if partition is not None else "the stuck partition"
     session.confirm(f"Move the event at which {place} of {name} is stuck to the dead letters?", yes=yes)
-    [skipped] = session.on_every_shard(
-        lambda conn: consume.skip_event(conn, topic, name, partition=partition, namespace=session.namespace)
-    )
+    [skipped] = session.on_every_shard(session.bind(consume.skip_event, topic, name, partition=partition))
     letter = f"{topic}/{name}/{skipped.position}"
     facts = {"topic": topic, "consumer": name, "letter": letter} | msgspec.to_builtins(skipped)
     session.done(f"event {skipped.position} ({skipped.type}) skipped; see: headrace dead-letter show {letter}", facts)
@@ -216,7 +214,7 @@ def _require_one_shard(session: Session) -> None:
 @command(group, "resume")
 def resume_(session: Session, topic: TopicName, name: Name) -> None:
     """Let a paused consumer go on, and retry partitions that have stopped, or wait for a retry, at once."""
-    count = sum(session.on_every_shard(lambda conn: consume.resume_consumer(conn, topic, name, namespace=session.namespace)))
+    count = sum(session.on_every_shard(session.bind(consume.resume_consumer, topic, name)))
     session.done(f"{count} partitions of {name} resumed", {"topic": topic, "consumer": name, "resumed": count})
 
 
@@ -224,5 +222,5 @@ def resume_(session: Session, topic: TopicName, name: Name) -> None:
 def drop(session: Session, topic: TopicName, name: Name, yes: Yes = False) -> None:
     """Drop a consumer with its cursors and dead letters. Events stay in the log."""
     session.confirm(f"Drop consumer {name} of topic {topic} with its cursors and dead letters?", yes=yes)
-    session.on_every_shard(lambda conn: consume.drop_consumer(conn, topic, name, namespace=session.namespace))
+    session.on_every_shard(session.bind(consume.drop_consumer, topic, name))
     session.done(f"consumer {name} of topic {topic} dropped", {"topic": topic, "consumer": name})

@@ -82,11 +82,7 @@ def outputs(
     payloads: Annotated[bool, Option("--payloads", help="Show the payloads of the evidence, too.")] = False,
 ) -> None:
     """Show the newest outputs of a correlator with their evidence."""
-    outputs = session.collect(
-        lambda conn: correlators.list_correlations(
-            conn, name, key=key, limit=limit, payloads=payloads, namespace=session.namespace
-        )
-    )
+    outputs = session.collect(session.bind(correlators.list_correlations, name, key=key, limit=limit, payloads=payloads))
     position = ("position", lambda output: output.position or "timer")
     evidence = ("evidence", lambda output: _positions(output.evidence))
     events = [("payloads", _payloads)] if payloads else []

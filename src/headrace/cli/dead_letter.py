@@ -44,9 +44,7 @@ def list_(
     An event with reason `behind` waits for an earlier event of its key.
     """
     letters = session.collect(
-        lambda conn: actions.list_dead_letters(
-            conn, action=action, consumer=consumer, error=error, ended=ended, limit=limit, namespace=session.namespace
-        )
+        session.bind(actions.list_dead_letters, action=action, consumer=consumer, error=error, ended=ended, limit=limit)
     )
     letters.sort(key=lambda pair: pair[1].kind)  # With several shards this puts all actions before all events.
     of: Column = ("of", lambda letter: f"{letter.kind} {letter.name}")
@@ -94,9 +92,7 @@ def show(session: Session, letter: Letter) -> None:
     Examples: headrace dead-letter show 17 · headrace dead-letter show orders/billing/4711
     """
     _require_one_letter(session, letter)
-    target, dead_letter = session.find(
-        UnknownDeadLetter, lambda conn: actions.get_dead_letter(conn, letter, namespace=session.namespace)
-    )
+    target, dead_letter = session.find(UnknownDeadLetter, session.bind(actions.get_dead_letter, letter))
     facts = {"shard": target.name} | _facts(dead_letter)
     session.print(facts, facts_table("dead letter", None, facts))
 
@@ -114,7 +110,7 @@ def edit(
     _require_one_letter(session, letter)
     if len(session.targets) > 1:
         raise BadParameter("each shard has events at this position; choose one shard with --dsn")
-    session.on_every_shard(lambda conn: actions.edit_dead_letter(conn, letter, raw_json(payload), namespace=session.namespace))
+    session.on_every_shard(session.bind(actions.edit_dead_letter, letter, raw_json(payload)))
     session.done(f"dead letter {letter} changed; redrive it: headrace dead-letter redrive {letter}", {"letter": letter})
 
 

@@ -182,7 +182,7 @@ def _add_readers(group: Typer, own: DefinitionGroup) -> None:
         return state, list(own.details(session, conn, state))
 
     def versions(session: Session, name: str) -> None:
-        rows = session.collect(lambda conn: kind.versions(conn, name, namespace=session.namespace))
+        rows = session.collect(session.bind(kind.versions, name))
         columns: list[Column] = ["version", "written_at", ("by", "written_by"), *own.columns(), ("status", _version_status)]
         if rows and hasattr(rows[0][1], "since_position"):
             columns += [("positions", _positions), ("error", lambda version: first_line(version.error))]
@@ -238,7 +238,7 @@ def _add_writers(group: Typer, own: DefinitionGroup) -> None:
 
     def drop(session: Session, name: str, yes: Yes = False) -> None:
         session.confirm(f"Drop {noun} {name}{own.loses}?", yes=yes)
-        own.on_its_shards(session, lambda conn: kind.drop(conn, name, namespace=session.namespace))
+        own.on_its_shards(session, session.bind(kind.drop, name))
         session.done(f"{noun} {name} dropped", {noun: name})
 
     place = "on one shard" if kind.is_on_one_shard else "on every shard"
@@ -256,16 +256,13 @@ def _add_pauses(group: Typer, own: DefinitionGroup) -> None:
     noun = own.kind.noun
 
     def pause(session: Session, name: str, reason: Reason = None) -> None:
-        acted = own.on_its_shards(session, lambda conn: own.kind.pause(conn, name, reason=reason, namespace=session.namespace))
+        acted = own.on_its_shards(session, session.bind(own.kind.pause, name, reason=reason))
         changed = any(is_new for _, is_new in acted)
         state = "is paused" if changed else "was paused already"
         session.done(f"{noun} {name} {state}", {noun: name, "state": "paused", "changed": changed})
 
     def resume(session: Session, name: str) -> None:
-        count = sum(
-            count
-            for _, count in own.on_its_shards(session, lambda conn: own.kind.resume(conn, name, namespace=session.namespace))
-        )
+        count = sum(count for _, count in own.on_its_shards(session, session.bind(own.kind.resume, name)))
         session.done(f"{noun} {name} {resumed_text(noun, count)}", {noun: name, "state": "running", "resumed": count})
 
     _add(group, own, "pause", f"Pause a {noun}. What runs finishes, and nothing new starts within a second.", pause)

@@ -56,7 +56,7 @@ def list_(
     A node is alive, or lost when it has sent no heartbeat for 90 seconds; the time is that of its last heartbeat. Lost nodes are forgotten after a day. `node show` tells
     more of one node.
     """
-    nodes = session.collect(lambda conn: list_nodes(conn, stopped=stopped, namespace=session.namespace))
+    nodes = session.collect(session.bind(list_nodes, stopped=stopped))
     consumers: Column = ("consumers", lambda node: _names(f"{one['topic']}/{one['consumer']}" for one in _consumers(node)))
     handles: Column = ("handles", lambda node: _names(node.handlers))
     events: Column = ("events\nper min", lambda node: sum(one["events_per_min"] for one in _consumers(node)))
@@ -91,7 +91,7 @@ def show(session: Session, node: NodeName) -> None:
     """
     nodes = [
         (target, state)
-        for target, state in session.collect(lambda conn: list_nodes(conn, stopped=True, namespace=session.namespace))
+        for target, state in session.collect(session.bind(list_nodes, stopped=True))
         if node in (state.name, str(state.node_id))
     ]
     if not nodes:

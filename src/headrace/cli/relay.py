@@ -138,7 +138,7 @@ def seek(
 
     Example: headrace relay seek crm 2026-01-31T12:00:00Z
     """
-    preview = session.collect(lambda conn: seek_relay(conn, name, to, preview=True, namespace=session.namespace))
+    preview = session.collect(session.bind(seek_relay, name, to, preview=True))
     if not session.json:
         columns: list[Column] = ["partition", "from_position", "to_position", ("events", lambda move: abs(move.events))]
         meaning: Column = ("", lambda move: "again" if move.events > 0 else "skipped" if move.events < 0 else "unchanged")
@@ -146,7 +146,7 @@ def seek(
     moves = preview
     if not dry_run:
         session.confirm(f"Move relay {name}?", yes=yes)
-        moves = session.collect(lambda conn: seek_relay(conn, name, to, namespace=session.namespace))
+        moves = session.collect(session.bind(seek_relay, name, to))
     again, skipped = (sum(max(sign * move.events, 0) for _, move in moves) for sign in (1, -1))
     verb = "would be" if dry_run else "will be"
     result = {"relay": name, "moved": not dry_run, "delivered_again": again, "skipped": skipped}

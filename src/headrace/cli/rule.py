@@ -43,7 +43,7 @@ def why_not(
 
     Example: headrace rule why-not vip 01981f6c-0000-7000-8000-000000000000
     """
-    target, answer = session.find(UnknownEvent, lambda conn: explain_rule(conn, name, event_id, namespace=session.namespace))
+    target, answer = session.find(UnknownEvent, session.bind(explain_rule, name, event_id))
     values: Column = ("values", lambda clause: ", ".join(f"{part.text} = {part.value}" for part in clause.parts))
     session.print(
         {"shard": target.name} | msgspec.to_builtins(answer),

@@ -54,6 +54,12 @@ class Session:
                 conn.add_notice_handler(_print_warning)
                 yield target, conn
 
+    def bind(
+        self, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> Callable[[Connection], T]:
+        """A function of the library with all its arguments but the connection, in the namespace of the command."""
+        return lambda conn: function(conn, *arguments, **options, namespace=self.namespace)  # type: ignore[arg-type]
+
     def on_every_shard(self, action: Callable[[Connection], T]) -> list[T]:
         """Runs an action on every database and returns the results."""
         return [action(conn) for _, conn in self.shards()]

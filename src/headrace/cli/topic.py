@@ -121,7 +121,7 @@ def engine(
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the topics of the namespace with their sizes."""
-    topics = session.collect(lambda conn: log.list_topics(conn, namespace=session.namespace))
+    topics = session.collect(session.bind(log.list_topics))
     counts: list[Column] = ["partitions", "events", "last_position", ("in outbox", "waiting"), "consumers"]
     retention = ("retention", lambda topic: topic.retention or "forever")
     session.show(["topic", *counts, retention, "engine", ("last event at", "last_appended_at")], topics, facts=_facts)
@@ -215,7 +215,7 @@ def drop(
     """Drop a topic with its log and its outbox, on every shard."""
     events = sum(session.on_every_shard(lambda conn: log.get_topic(conn, name, namespace=session.namespace).events))
     session.confirm(f"Drop topic {name} with {events} events in its log?", yes=yes)
-    session.on_every_shard(lambda conn: log.drop_topic(conn, name, force=force, namespace=session.namespace))
+    session.on_every_shard(session.bind(log.drop_topic, name, force=force))
     session.done(f"topic {name} dropped", {"topic": name, "events": events})
 
 
@@ -288,7 +288,7 @@ def erasures(
                 note("an older transaction is still open, so VACUUM removed nothing; try again when it has ended")
             elif result.not_owned:
                 note(f"this role may not vacuum {len(result.not_owned)} tables; run this as their owner")
-    erasures = session.collect(lambda conn: list_erasures(conn, name, namespace=session.namespace))
+    erasures = session.collect(session.bind(list_erasures, name))
     rows: Column = ("rows", lambda erasure: ", ".join(f"{place} {count}" for place, count in erasure.row_counts.items()))
     pending: Column = ("pending", _pending)
     fields: Column = ("fields", lambda erasure: ", ".join(erasure.fields or ["all"]))

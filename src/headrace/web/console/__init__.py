@@ -29,7 +29,7 @@ How to add a page
 2. Module pages/widgets.py:
 
        def list_widgets(view: View) -> Page:
-           rows = view.collect(lambda conn: widgets(conn, namespace=view.namespace))
+           rows = view.collect(view.bind(widgets))
            columns = (Column("widget", link=view.link("/widgets", "widget")), Column("size", kind="number"))
            table = Table("widgets", columns, rows, empty="headrace widget create NAME")
            values = {"noun": "widget", "create_url": view.url("/widgets/create")}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -25,6 +25,7 @@ from headrace.web.console.site import Site
 from headrace.web.console.tables import Row, Table, to_row
 from headrace.web.console.texts import hidden_fields, mask_payload
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 AUDIT_TOPIC = "headrace.audit"
@@ -118,6 +119,12 @@ class View:
     @property
     def shards(self) -> list[str]:
         return list(self.site.databases.targets)
+
+    def bind(
+        self, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> Callable[[Connection], T]:
+        """A function of the library with all its arguments but the connection, in the namespace of this view."""
+        return lambda conn: function(conn, *arguments, **options, namespace=self.namespace)  # type: ignore[arg-type]
 
     @contextmanager
     def reading(self, target: Target) -> Iterator[Connection]:

@@ -27,13 +27,13 @@ def list_queue(view: View) -> Page:
     state, name, key = (view.query.get(field, "").strip() or None for field in ("state", "action", "key"))
     if state is not None and state not in (*STATES, *OUTCOMES, "ended"):
         raise Invalid(f"{state!r} is no state of an action; choose {', '.join((*STATES, *OUTCOMES))}")
-    counts = [state for _, state in view.each_shard(lambda conn: actions.queue_state(conn, namespace=view.namespace))]
+    counts = [state for _, state in view.each_shard(view.bind(actions.queue_state))]
     is_ended = state in (*OUTCOMES, "ended")
     table = _ended_table(view, state, name) if is_ended else _queue_table(view, cast("ActionState | None", state), name, key)
     numbers = [
         (word, sum(getattr(count, word.replace("-", "_")) for count in counts), view.here(state=word, q=None)) for word in STATES
     ]
-    pauses = view.collect(lambda conn: actions.list_pauses(conn, namespace=view.namespace))
+    pauses = view.collect(view.bind(actions.list_pauses))
     values = {
         "numbers": numbers,
         "dead": sum(count.dead for count in counts),
@@ -52,9 +52,7 @@ def list_queue(view: View) -> Page:
 
 
 def _queue_table(view: View, state: ActionState | None, name: str | None, key: str | None) -> Table:
-    rows = view.collect(
-        lambda conn: actions.list_queued(conn, action=name, key=key, state=state, limit=QUEUED_MAX, namespace=view.namespace)
-    )
+    rows = view.collect(view.bind(actions.list_queued, action=name, key=key, state=state, limit=QUEUED_MAX))
     columns = (
         Column("action", link=lambda row: action_url(view, row["action_id"]) if row["action_id"] else None),
         Column("key"),
@@ -264,7 +262,7 @@ def _id(view: View) -> UUID:
 
 
 def _find(view: View, action_id: UUID) -> tuple[Target, ActionOverview]:
-    return view.find(lambda conn: action_overview(conn, action_id, namespace=view.namespace))
+    return view.find(view.bind(action_overview, action_id))
 
 
 ROUTES = (

@@ -116,7 +116,7 @@ def show_consumer(view: View) -> Page:
     cursors = [{**row, "partition_text": _partition(row)} for row in read_cursors(view, topic=topic, consumer=name)]
     if not cursors:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {name!r} in namespace {view.namespace!r}")
-    settings = view.each_shard(lambda conn: consume.get_consumer(conn, topic, name, namespace=view.namespace))[0][1]
+    settings = view.each_shard(view.bind(consume.get_consumer, topic, name))[0][1]
     columns = (
         Column("partition_text", "partition"),
         Column("position", kind="number"),
@@ -165,7 +165,7 @@ def _holders(view: View, topic: str, name: str) -> list[Row]:
 
 
 def _preview(view: View, topic: str, name: str, target: str) -> list[Row]:
-    return view.collect(lambda conn: consume.seek_consumer(conn, topic, name, target, preview=True, namespace=view.namespace))
+    return view.collect(view.bind(consume.seek_consumer, topic, name, target, preview=True))
 
 
 def _move_table(moves: Sequence[Row]) -> Table:
@@ -195,7 +195,7 @@ def pause(view: View) -> Done:
     view.change(
         "consumer.pause",
         label,
-        lambda conn: pause_(conn, "consumer", label, reason=reason, namespace=view.namespace),
+        view.bind(pause_, "consumer", label, reason=reason),
         state=lambda conn: _state(conn, view, topic, name),
         details={"reason": reason},
     )
@@ -208,7 +208,7 @@ def resume(view: View) -> Done:
     counts = view.change(
         "consumer.resume",
         label,
-        lambda conn: resume_(conn, "consumer", label, namespace=view.namespace),
+        view.bind(resume_, "consumer", label),
         state=lambda conn: _state(conn, view, topic, name),
     )
     count = sum(count for _, count in counts)
@@ -222,7 +222,7 @@ def seek(view: View) -> Done:
     moves = view.change(
         "consumer.seek",
         label,
-        lambda conn: consume.seek_consumer(conn, topic, name, target, namespace=view.namespace),
+        view.bind(consume.seek_consumer, topic, name, target),
         state=lambda conn: _state(conn, view, topic, name),
         details={"to": target},
     )

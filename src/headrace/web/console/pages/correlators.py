@@ -126,9 +126,7 @@ class CorrelatorPages(DefinitionPages[Correlator]):
     ) -> tuple[list[Table], dict[str, object]]:
         hides_keys = _hides_keys(view, [state.correlator for _, state in states])
         key = None if hides_keys else view.query.get("key")
-        outputs = view.collect(
-            lambda conn: correlators.list_correlations(conn, name, key=key or None, limit=OUTPUT_ROWS, namespace=view.namespace)
-        )
+        outputs = view.collect(view.bind(correlators.list_correlations, name, key=key or None, limit=OUTPUT_ROWS))
         tables = [_outputs_table(view, [{**row, "key": MASK} if hides_keys else row for row in outputs[::-1]])]
         values: dict[str, object] = {"key": key or "", "hides_keys": hides_keys, "events": view.query.get("events", "").strip()}
         if not states:

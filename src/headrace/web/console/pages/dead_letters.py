@@ -257,7 +257,7 @@ def change_letters(view: View, what: str, ids: Sequence[str], target: Target) ->
     [(_, count)] = view.change(
         f"dead-letter.{what}",
         ids[0] if len(ids) == 1 else f"{len(ids)} dead letters",
-        lambda conn: act(conn, ids, namespace=view.namespace),
+        view.bind(act, ids),
         details={"ids": list(ids)},
         targets=[target],
     )
@@ -274,7 +274,7 @@ def letter_url(view: View, letter_id: str, path: str = "letter", **parameters: o
 
 def find_letter(view: View, letter_id: str) -> tuple[Target, actions.DeadLetter]:
     """A dead letter and its shard; raises UnknownDeadLetter."""
-    return view.find(lambda conn: actions.get_dead_letter(conn, letter_id, namespace=view.namespace))
+    return view.find(view.bind(actions.get_dead_letter, letter_id))
 
 
 def show_letter(view: View) -> Page:
@@ -341,7 +341,7 @@ def edit(view: View) -> Done | Page:
     view.change(
         "dead-letter.edit",
         letter_id,
-        lambda conn: actions.edit_dead_letter(conn, letter_id, payload, namespace=view.namespace),
+        view.bind(actions.edit_dead_letter, letter_id, payload),
         state=lambda conn: {"payload": actions.get_dead_letter(conn, letter_id, namespace=view.namespace).payload},
         targets=[target],
     )

@@ -151,7 +151,7 @@ class DefinitionPages(Generic[D]):
     def list_all(self, view: View) -> Page:
         """All definitions of the namespace."""
         noun = self.kind.noun
-        found = view.each_shard(lambda conn: self.kind.list_all(conn, namespace=view.namespace))
+        found = view.each_shard(view.bind(self.kind.list_all))
         states = [(shard, state) for shard, part in found for state in part]
         rows = [
             {**self._row(shard, state), **others} for (shard, state), others in zip(states, self.rows(view, states), strict=True)
@@ -192,7 +192,7 @@ class DefinitionPages(Generic[D]):
 
     def _show(self, view: View, name: str) -> Page:
         noun = self.kind.noun
-        found = view.each_shard(lambda conn: self.kind.list_all(conn, name=name, namespace=view.namespace))
+        found = view.each_shard(view.bind(self.kind.list_all, name=name))
         states = [(shard, state) for shard, part in found for state in part]
         versions = self._versions(view, name)
         if not states and not versions:
@@ -226,7 +226,7 @@ class DefinitionPages(Generic[D]):
     def _versions(self, view: View, name: str) -> list[Any]:
         if self.kind.version_type is None:
             return []
-        return view.each_shard(lambda conn: self.kind.versions(conn, name, namespace=view.namespace))[0][1]
+        return view.each_shard(view.bind(self.kind.versions, name))[0][1]
 
     def _pauses(self, conn: Connection, view: View, name: str) -> list[Pause]:
         pauses = list_pauses(conn, namespace=view.namespace)
@@ -251,7 +251,7 @@ class DefinitionPages(Generic[D]):
     def edit_form(self, view: View) -> Page:
         """A definition of today in a form; with `plan` in the address also what the change would do."""
         name = _typed(view, self.kind.noun)
-        return self._form_page(view, name, *view.find(lambda conn: self.kind.get(conn, name, namespace=view.namespace)))
+        return self._form_page(view, name, *view.find(view.bind(self.kind.get, name)))
 
     def _form(self, view: View) -> Page:
         """The form again, after an error of `apply`."""
@@ -310,7 +310,7 @@ class DefinitionPages(Generic[D]):
         if field.name in ("event_type", "type"):
             suggestions = view.event_types()
         elif field.name == "action":
-            names = {row["name"] for row in view.collect(lambda conn: list_actions(conn, namespace=view.namespace))}
+            names = {row["name"] for row in view.collect(view.bind(list_actions))}
             # Nodes report the actions they handle, whatever they are called: only what can be typed is suggested.
             suggestions = sorted(name for name in names if safe_line(name) == name)
         return Input(field, text, self.hint(field), self.choices(view, field, text), suggestions)
@@ -368,7 +368,7 @@ class DefinitionPages(Generic[D]):
         noun, name, stamp = self.kind.noun, view.text(self.kind.noun), view.form.get("stamp", "")
         before = target = None
         if stamp:
-            target, state = view.find(lambda conn: self.kind.get(conn, name, namespace=view.namespace))
+            target, state = view.find(view.bind(self.kind.get, name))
             before = self.kind.definition(state)
         definition = self._definition(name, self._texts(view, None), before)
 
@@ -439,7 +439,7 @@ class DefinitionPages(Generic[D]):
         noun, name = self.kind.noun, self.form_name(view)
         targets = None
         if self.kind.is_on_one_shard:
-            targets = [view.find(lambda conn: self.kind.get(conn, name, namespace=view.namespace))[0]]
+            targets = [view.find(view.bind(self.kind.get, name))[0]]
         reason = {"reason": view.text("reason")} if view.text("reason") else None
         state = lambda conn: self._audited(conn, view, name)  # noqa: E731
         results = view.change(f"{noun}.{what}", name, lambda conn: act(conn, name), state=state, details=reason, targets=targets)

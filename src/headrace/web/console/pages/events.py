@@ -104,7 +104,7 @@ def list_events(view: View) -> Page | Response:
 
 def _busiest(view: View, topics: Sequence[str]) -> str:
     """The topic with the newest event; the console's own audit only if there is no other."""
-    rows = view.collect(lambda conn: list_topics(conn, namespace=view.namespace))
+    rows = view.collect(view.bind(list_topics))
     dated = [row for row in rows if row["last_appended_at"] is not None and not row["topic"].startswith("headrace.")]
     return str(max(dated, key=lambda row: row["last_appended_at"])["topic"]) if dated else topics[0]
 

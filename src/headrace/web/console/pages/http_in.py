@@ -26,7 +26,7 @@ def list_hooks(view: View) -> Page:
     """All hooks of the namespace."""
     rows = [
         {**row, "state": "active" if row["active"] else "disabled", "path": hook_path(row["namespace"], row["hook"])}
-        for row in view.collect(lambda conn: ingest.list_hooks(conn, namespace=view.namespace))
+        for row in view.collect(view.bind(ingest.list_hooks))
     ]
     columns = (
         Column("hook", link=view.link("/hooks", "hook")),
@@ -105,20 +105,20 @@ def _mapping(text: str) -> dict[str, str] | None:
 
 def enable_hook(view: View) -> Done:
     name = view.path["hook"]
-    _change_hook(view, "hook.enable", lambda conn: ingest.alter_hook(conn, name, active=True, namespace=view.namespace))
+    _change_hook(view, "hook.enable", view.bind(ingest.alter_hook, name, active=True))
     return Done(f"hook {name} takes requests", hook_url(view, name))
 
 
 def disable_hook(view: View) -> Done:
     name = view.path["hook"]
-    _change_hook(view, "hook.disable", lambda conn: ingest.alter_hook(conn, name, active=False, namespace=view.namespace))
+    _change_hook(view, "hook.disable", view.bind(ingest.alter_hook, name, active=False))
     return Done(f"hook {name} is disabled; servers reject its requests within 5 seconds", hook_url(view, name))
 
 
 def drop_hook(view: View) -> Done:
     """Drops a hook; its events stay."""
     name = view.path["hook"]
-    _change_hook(view, "hook.drop", lambda conn: ingest.drop_hook(conn, name, namespace=view.namespace))
+    _change_hook(view, "hook.drop", view.bind(ingest.drop_hook, name))
     return Done(f"hook {name} dropped", view.url("/hooks"))
 
 
@@ -146,7 +146,7 @@ def hook_url(view: View, name: str) -> str:
 
 def list_tokens(view: View) -> Page:
     """All access tokens of the namespace, also revoked ones."""
-    rows = [_token_row(row) for row in view.collect(lambda conn: ingest.list_access_tokens(conn, namespace=view.namespace))]
+    rows = [_token_row(row) for row in view.collect(view.bind(ingest.list_access_tokens))]
     columns = (
         Column("name", "token"),
         Column("state", kind="state"),
@@ -234,9 +234,7 @@ def revoke_token(view: View) -> Done:
         tokens = ingest.list_access_tokens(conn, namespace=view.namespace)
         return [asdict(token) for token in tokens if token.name == name and token.revoked_at is None]
 
-    view.change(
-        "access_token.revoke", name, lambda conn: ingest.revoke_access_token(conn, name, namespace=view.namespace), state=state
-    )
+    view.change("access_token.revoke", name, view.bind(ingest.revoke_access_token, name), state=state)
     return Done(f"token {name} is revoked; servers reject it within 5 seconds", view.url("/access-tokens"))
 
 

@@ -52,9 +52,9 @@ def show(view: View) -> Page:
     """The first page."""
     consumers = lag_table(view)
     findings = sorted(_findings(view, consumers.rows), key=lambda finding: (finding["level"] != "problem", finding["check"]))
-    topics = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
+    topics = view.collect(view.bind(log.list_topics))
     queues = view.each_shard(lambda conn: _queue(view, conn))
-    nodes = view.each_shard(lambda conn: list_nodes(conn, namespace=view.namespace))
+    nodes = view.each_shard(view.bind(list_nodes))
     values = {
         "findings": findings,
         "stats": _stats(view, topics, consumers.rows, [queue for _, queue in queues], [node for _, own in nodes for node in own]),
@@ -211,7 +211,7 @@ def show_nodes(view: View) -> Page:
 
 def _node_table(view: View) -> Table:
     has_stopped = view.query.get("stopped") == "yes"
-    rows = view.collect(lambda conn: list_nodes(conn, stopped=has_stopped, namespace=view.namespace))
+    rows = view.collect(view.bind(list_nodes, stopped=has_stopped))
     columns = (
         Column("name"),
         Column("state", kind="state"),
@@ -315,7 +315,7 @@ def _shard_table(view: View) -> Table:
 
 def forget(view: View) -> Done:
     """Removes lost nodes from the list."""
-    counts = view.change("node.forget", "lost nodes", lambda conn: forget_nodes(conn, namespace=view.namespace))
+    counts = view.change("node.forget", "lost nodes", view.bind(forget_nodes))
     return Done(f"{sum(count for _, count in counts)} lost nodes forgotten", view.url("/nodes"))
 
 

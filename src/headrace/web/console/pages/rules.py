@@ -119,7 +119,7 @@ class RulePages(DefinitionPages[Rule]):
 
 def find_on_shards(view: View, conditions: Sequence[tuple[str, str]]) -> list[Finding]:
     """What conditions (event type, text) read that the schemas do not have, each finding once."""
-    by_shard = view.each_shard(lambda conn: find_in_conditions(conn, conditions, namespace=view.namespace))
+    by_shard = view.each_shard(view.bind(find_in_conditions, conditions))
     return list(dict.fromkeys(finding for _, findings in by_shard for _, finding in findings))
 
 

@@ -87,7 +87,7 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
         """Only for those who see the whole payload: an edit would lose what is hidden."""
         if view.hidden_fields:
             name = view.form.get("schedule") or view.query.get("schedule", "")
-            _, schedule = view.find(lambda conn: SCHEDULES.get(conn, name, namespace=view.namespace))
+            _, schedule = view.find(view.bind(SCHEDULES.get, name))
             if view.mask(schedule.payload) != schedule.payload:
                 raise Forbidden("some fields of this payload are hidden from you; ask somebody who may see them")
         return super().edit_form(view)

@@ -23,7 +23,7 @@ FOREVER = "forever"
 
 def list_topics(view: View) -> Page:
     """All topics of the namespace."""
-    rows = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
+    rows = view.collect(view.bind(log.list_topics))
     values = {"noun": "topic", "create_url": view.url("/topics/create")}
     return Page("list.html", "Topics", tables=(_topic_table(view, rows),), values=values)
 
