@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -14,9 +14,8 @@ from headrace import actions
 from headrace.actions import ActionState, QueuedAction
 from headrace.cli.options import Yes
 from headrace.cli.output import Column, format_span, table
-from headrace.cli.publish import raw_json
 from headrace.cli.session import Session, command, facts_table
-from headrace.core import Conflict, UnknownAction
+from headrace.core import Conflict, UnknownAction, raw_json
 from headrace.db import Connection, Shards, connect, parse_interval
 from headrace.definitions import list_actions, register_action, unregister_action
 from headrace.node import list_nodes
@@ -88,7 +87,7 @@ def send(
         action_id = actions.send_action(
             conn,
             name,
-            raw_json(payload),
+            None if payload is None else raw_json(payload),
             key=key,
             priority=priority,
             delay=_interval(conn, delay),
@@ -203,10 +202,8 @@ def _overview_facts(overview: ActionOverview) -> dict[str, object]:
 def _sender(cause: Mapping[str, object]) -> str:
     kind = cause.get("kind")
     if kind in ("rule", "correlator"):
-        place = (
-            f" on {cause.get('topic')}, position {cause['position']}" if cause.get("position") else f" on {cause.get('topic')}"
-        )
-        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')}{place}"
+        place = f", position {cause['position']}" if cause.get("position") else ""
+        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')} on {cause.get('topic')}{place}"
     return "an event" if "event_id" in cause else "a program"
 
 
@@ -228,14 +225,10 @@ def cancel(
 
     Examples: headrace action cancel 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f · headrace action cancel --action MAIL --state retrying
     """
-    _require_selection(ids, action, key, state)
+    chosen = _selection(ids, action, key, state)
     if not ids:
         session.confirm("Cancel these actions?", yes=yes)
-    count = sum(
-        session.on_every_shard(
-            session.bind(actions.cancel_actions, ids or None, action=action, key=key, state=state, in_flight=in_flight)
-        )
-    )
+    count = sum(session.on_every_shard(session.bind(actions.cancel_actions, **chosen, in_flight=in_flight)))
     _require_all(session, ids, count, "cancel them all the same with --in-flight")
     session.done(f"{count} actions cancelled", {"cancelled": count})
 
@@ -248,8 +241,8 @@ def run(session: Session, ids: ActionIds = None, action: OfAction = None, key: O
 
     Examples: headrace action run 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f · headrace action run --action MAIL --state retrying
     """
-    _require_selection(ids, action, key, state)
-    count = sum(session.on_every_shard(session.bind(actions.run_actions_now, ids or None, action=action, key=key, state=state)))
+    chosen = _selection(ids, action, key, state)
+    count = sum(session.on_every_shard(session.bind(actions.run_actions_now, **chosen)))
     if ids and count < len(ids):
         _states(session, ids)
     session.done(f"{count} actions are due now", {"due": count})
@@ -270,20 +263,17 @@ def priority_(
 
     Example: headrace action priority 10 --action MAIL
     """
-    _require_selection(ids, action, key, state)
-    count = sum(
-        session.on_every_shard(
-            session.bind(actions.set_action_priority, priority, ids or None, action=action, key=key, state=state)
-        )
-    )
+    chosen = _selection(ids, action, key, state)
+    count = sum(session.on_every_shard(session.bind(actions.set_action_priority, priority, **chosen)))
     _require_all(session, ids, count, "a node handles them now")
     session.done(f"{count} actions have priority {priority}", {"priority": priority, "changed": count})
 
 
-def _require_selection(ids: list[UUID] | None, action: str | None, key: str | None, state: ActionState | None) -> None:
-    """A command without a selection must not act on everything."""
+def _selection(ids: list[UUID] | None, action: str | None, key: str | None, state: ActionState | None) -> dict[str, Any]:
+    """The chosen actions, as arguments. A command without a selection must not act on everything."""
     if bool(ids) == bool(action or key or state):
         raise BadParameter("choose actions either by ID, or by --action, --key and --state")
+    return {"ids": ids or None, "action": action, "key": key, "state": state}
 
 
 def _require_all(session: Session, ids: list[UUID] | None, count: int, advice: str) -> None:

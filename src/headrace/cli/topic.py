@@ -56,11 +56,10 @@ def create(
                 clock=clock,
                 namespace=session.namespace,
             )
+            created_on.append(target.name)
         except TopicExists:
             if not if_not_exists:
                 raise
-            continue
-        created_on.append(target.name)
     message = f"topic {name} created" if created_on else f"topic {name} exists already"
     session.done(message, {"topic": name, "created_on": created_on})
 
@@ -244,22 +243,9 @@ def erase(
     """
     if not dry_run:
         session.confirm(f"Erase the data of this key in topic {name} for good?", yes=yes)
+    options = {"replace_key": replace_key, "actions": actions, "dry_run": dry_run, "vacuum": vacuum, "rewrite": rewrite}
     erasures = [
-        (
-            target,
-            erase_key(
-                target,
-                name,
-                key,
-                fields=redact,
-                replace_key=replace_key,
-                actions=actions,
-                dry_run=dry_run,
-                vacuum=vacuum,
-                rewrite=rewrite,
-                namespace=session.namespace,
-            ),
-        )
+        (target, erase_key(target, name, key, fields=redact, **options, namespace=session.namespace))
         for target in session.targets
     ]
     if session.json:

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from headrace.core import NotFound
-from headrace.db import Target, query
+from headrace.db import Target
 from headrace.web.console.assets import VENDOR
 from headrace.web.console.guard import SAFE_METHODS, Guard
 from headrace.web.console.login import COOKIE, IDLE_S, ConsoleSettings, TokenLogin
@@ -44,7 +44,6 @@ from headrace.web.console.routes import (
     render_error,
 )
 from headrace.web.console.site import Databases, Link, Site
-from headrace.web.console.tables import fetch_dicts
 from headrace.web.console.texts import cell_text
 from headrace.web.console.view import Done, Page, View
 from headrace.web.http import create_app as create_ingest
@@ -204,11 +203,9 @@ def search(view: View) -> Response:
     pages += [{"kind": kind, "label": text, "url": view.url(f"/{kind}s/{text}")} for kind in ("event", "action") if _is_id(text)]
     results: dict[tuple[str, str], dict[str, str]] = {}
     if text:
-        for _, names in view.each_shard(
-            lambda conn: fetch_dicts(conn, query("web/console/find_names"), {"text": text, "namespace": view.namespace})
-        ):
-            for kind, name in ((row["kind"], row["name"]) for row in names):
-                results[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
+        for row in view.fetch("find_names", text=text):
+            kind, name = row["kind"], row["name"]
+            results[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
     return JSONResponse([*pages, *list(results.values())[:50]])
 
 

@@ -22,7 +22,7 @@ from headrace.log.outbox import publish
 from headrace.log.topics import create_topic, list_topics
 from headrace.web.console.login import User
 from headrace.web.console.site import Site
-from headrace.web.console.tables import Row, Table, to_row
+from headrace.web.console.tables import Row, Table, fetch_dicts, to_row
 from headrace.web.console.texts import hidden_fields, mask_payload
 
 P = ParamSpec("P")
@@ -154,6 +154,10 @@ class View:
         """Rows of every selected shard, each with its field `shard`."""
         return [{"shard": shard, **to_row(value)} for shard, values in self.each_shard(read) for value in values]
 
+    def fetch(self, statement: str, **parameters: object) -> list[Row]:
+        """The rows of a statement of the console's own, as `collect` returns them."""
+        return self.collect(lambda conn: fetch_dicts(conn, statement, namespace=self.namespace, **parameters))
+
     def find(self, get: Callable[[Connection], T]) -> tuple[Target, T]:
         """What the first selected shard that has it answers. Raises the NotFound of the last one."""
         *others, last = self.targets
@@ -168,11 +172,11 @@ class View:
 
     def topic_names(self) -> list[str]:
         """The topics of the namespace, on all selected shards."""
-        return sorted({row["topic"] for row in self.collect(lambda conn: list_topics(conn, namespace=self.namespace))})
+        return sorted({row["topic"] for row in self.collect(self.bind(list_topics))})
 
     def event_types(self) -> list[str]:
         """The registered types of events."""
-        return sorted({row["name"] for row in self.collect(lambda conn: list_event_types(conn, namespace=self.namespace))})
+        return sorted({row["name"] for row in self.collect(self.bind(list_event_types))})
 
     def text(self, name: str) -> str:
         """A field of the form, without blanks around it. A browser sends line breaks as CR LF."""

@@ -102,7 +102,7 @@ class DefinitionPages(Generic[D]):
             return "not active"
         return "pending" if state.status == "pending" else "active"
 
-    def columns(self, view: View) -> list[Column]:
+    def columns(self, view: View) -> list[Column | str]:
         """Further columns of the list; `rows` has their values."""
         return []
 
@@ -159,10 +159,10 @@ class DefinitionPages(Generic[D]):
         fields = {field.name: field for field in self.kind.fields}
         columns = [
             Column(noun, link=lambda row: self.url(view, row[noun])),
-            Column("state", kind="state"),
+            "state",
             *(_list_column(view, fields[name]) for name in self.listed),
             *self.columns(view),
-            *([Column("version", kind="number", wide=True)] if self.kind.version_type else []),
+            *([Column("version", wide=True)] if self.kind.version_type else []),
             Column("problem", wide=True),
         ]
         table = Table(self.kind.list_name, columns, rows, empty=self.example, empty_text=f"There is no {noun} yet.")

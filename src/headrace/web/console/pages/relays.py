@@ -10,7 +10,7 @@ from headrace.db import Connection
 from headrace.definitions import Field
 from headrace.definitions.schemas import Finding, RelayFields, find_in_relay
 from headrace.relays import RELAYS, TARGETS, Relay, RelayBacktest, RelayState, backtest_relay
-from headrace.web.console.pages.consumers import consumer_url, read_cursors, summarize
+from headrace.web.console.pages.consumers import CURSOR_COLUMNS, consumer_url, read_cursors, summarize
 from headrace.web.console.pages.definitions import DefinitionPages
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import View
@@ -32,11 +32,8 @@ class RelayPages(DefinitionPages[Relay]):
     form_template = "relay_edit.html"
     is_topic_any = False
 
-    def columns(self, view: View) -> list[Column]:
-        return [
-            Column("lag_events", "lag", kind="number", hint="Events not delivered yet, also such as do not meet the condition"),
-            Column("lag_s", "behind", kind="seconds"),
-        ]
+    def columns(self, view: View) -> list[Column | str]:
+        return [Column("lag_events", hint="Events not delivered yet, also such as do not meet the condition"), "lag_s"]
 
     def rows(self, view: View, states: Sequence[tuple[str, RelayState]]) -> list[dict[str, Any]]:
         lags = _lags(view)
@@ -69,21 +66,11 @@ class RelayPages(DefinitionPages[Relay]):
             return [], {"consumer_url": None, "word": "dropped"}
         relay, state = states[0][1].relay, states[0][1]
         cursors = read_cursors(view, topic=relay.topic, consumer=state.consumer)
-        columns = (
-            Column("partition"),
-            Column("position", kind="number"),
-            Column("lag_events", "lag", kind="number"),
-            Column("lag_s", "behind", kind="seconds"),
-            Column("state", kind="state"),
-            Column("attempts", kind="number"),
-            Column("retry_at", "next attempt", kind="time"),
-            Column("error", wide=True),
-        )
         values: dict[str, object] = {
             "consumer_url": consumer_url(view, relay.topic, state.consumer),
             "word": self._lag_word(state, summarize(cursors) if cursors else {}),
         }
-        return [Table("partitions", columns, cursors, title="Partitions")], values
+        return [Table("partitions", ("partition", *CURSOR_COLUMNS), cursors, title="Partitions")], values
 
     def find(self, view: View, definition: Relay) -> list[Finding]:
         fields = RelayFields(definition.condition, definition.mapping)

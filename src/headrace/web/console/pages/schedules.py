@@ -32,12 +32,8 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
     def state_word(self, state: Schedule) -> str:
         return state.state
 
-    def columns(self, view: View) -> list[Column]:
-        return [
-            Column("words", "when"),
-            Column("next_tick_at", "next run", kind="time"),
-            Column("last_tick_at", "last run", kind="time", wide=True),
-        ]
+    def columns(self, view: View) -> list[Column | str]:
+        return [Column("words", "when"), Column("next_tick_at", "next run"), Column("last_tick_at", "last run", wide=True)]
 
     def rows(self, view: View, states: Sequence[tuple[str, Schedule]]) -> list[dict[str, Any]]:
         return [
@@ -64,22 +60,19 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
             return ticks, following, fetch_value(conn, "select headrace.clock()")
 
         _, (history, following, now) = view.find(read_ticks)
-        columns = (
-            Column("local", f"local time, {schedule.zone}"),
-            Column("zone", "zone"),
-            Column("change", "daylight saving", kind="state"),
-            Column("at", "from now", kind="time"),
-        )
-        past = (
-            Column("tick_at", "tick", kind="time"),
-            Column("outcome", kind="state"),
-            Column("fired_at", "fired", kind="time"),
-            Column("event_id", "event", kind="code", link=lambda row: _event_url(view, row["event_id"])),
-        )
+        zone = Column("local", f"local time, {schedule.zone}")
+        columns = (zone, "zone", Column("change", "daylight saving", kind="state"), Column("at", "from now"))
+        event = Column("event_id", "event", kind="code", link=lambda row: _event_url(view, row["event_id"]))
         local = local_ticks(following, schedules.check_zone(schedule.zone), now)
         tables = [
             Table("runs", columns, [to_row(tick) for tick in local], title="Next runs", empty_text="It never fires."),
-            Table("history", past, [to_row(tick) for tick in history], title="History", empty_text="It has not fired yet."),
+            Table(
+                "history",
+                ("tick_at outcome fired_at", event),
+                [to_row(tick) for tick in history],
+                title="History",
+                empty_text="It has not fired yet.",
+            ),
         ]
         return tables, {"words": schedules.explain_cron(schedule.cron), "payload": view.mask(schedule.payload)}
 
