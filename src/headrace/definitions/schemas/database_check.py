@@ -22,7 +22,6 @@ from headrace.definitions.schemas.value_set import (
     Array,
     Boolean,
     Enumeration,
-    JsonValue,
     Null,
     Number,
     Object,
@@ -30,6 +29,7 @@ from headrace.definitions.schemas.value_set import (
     ValueSet,
     canonical,
     json_type,
+    pointer_step,
 )
 
 LENGTH_MAX: Final = 255
@@ -123,7 +123,7 @@ class _Printer:
             if text is None:
                 self.is_complete = False
             else:
-                rules.append((f"pattern {pattern}", f'@ like_regex {_quote(text)} flag "s"'))
+                rules.append((f"pattern {pattern}", f'@ like_regex {json.dumps(text)} flag "s"'))
         return rules
 
     def _object_rules(self, objects: Object, *, is_whole: bool) -> list[tuple[str, str]]:
@@ -133,7 +133,7 @@ class _Printer:
             if not values.is_any or values.opaque is not None
         }
         rules = [
-            (f"required {_quote(name)}", f"exists(@.{_quote(name)})")
+            (f"required {json.dumps(name)}", f"exists(@.{json.dumps(name)})")
             for name in sorted(objects.required)
             if not (is_whole and name in checked)
         ]
@@ -146,7 +146,7 @@ class _Printer:
 
     def _additional(self, objects: Object) -> str:
         inner = self.set_predicate(objects.additional)
-        known = _or([f"@.key == {_quote(name)}" for name in objects.properties])
+        known = _or([f"@.key == {json.dumps(name)}" for name in objects.properties])
         return f"!exists(@.keyvalue() ? (!({known}) && !exists(@.value ? ({inner}))))"
 
     def _items(self, values: ValueSet) -> str:
@@ -164,7 +164,7 @@ class _Printer:
                 self.is_complete = False
                 opaque_types.add(kind)
             else:
-                predicates.append(f"@ == {_literal(value)}")
+                predicates.append(f"@ == {canonical(value)}")
         return _or([*predicates, *map(_is_type, sorted(opaque_types))])
 
     def collect_rules(self, values: ValueSet, path: str, wrap: _Wrap) -> None:
@@ -192,7 +192,7 @@ class _Printer:
         kind = next(iter(types_of(alternative)))
 
         def within(predicate: str) -> str:
-            return wrap(f"({_is_not_type(kind)} || {predicate})")
+            return wrap(f'(@.type() != "{kind}" || {predicate})')
 
         for rule, predicate in self._rules_of(alternative):
             nested = rule in ("properties", "items") or (rule == "additionalProperties" and not _forbids(alternative))
@@ -203,7 +203,7 @@ class _Printer:
                 self.collect_rules(alternative.items, f"{path}/*", lambda inner: within(_all_items(inner)))
             case Object():
                 for name, values in alternative.properties.items():
-                    self.collect_rules(values, f"{path}/{_escape(name)}", _inside(name, within))
+                    self.collect_rules(values, f"{path}{pointer_step(name)}", _inside(name, within))
                 if not _forbids(alternative) and not alternative.additional.is_any:
                     self._add(f"{path}/*", "additionalProperties", self._additional(alternative), within)
 
@@ -234,12 +234,12 @@ def _implies_type(alternative: Alternative, predicates: list[str]) -> bool:
 
 def _present(name: str, predicate: str) -> str:
     """The property is there, and the predicate is true for it."""
-    return f"exists(@.{_quote(name)} ? ({predicate}))"
+    return f"exists(@.{json.dumps(name)} ? ({predicate}))"
 
 
 def _property(name: str, predicate: str) -> str:
     """The property is missing, or the predicate is true for it."""
-    return f"({_present(name, predicate)} || (exists(@.{_quote(name)})) is unknown)"
+    return f"({_present(name, predicate)} || (exists(@.{json.dumps(name)})) is unknown)"
 
 
 def _all_items(predicate: str) -> str:
@@ -253,10 +253,10 @@ def _number_rules(numbers: Number) -> list[tuple[str, str]]:
         rules.append(("type integer", "@.floor() == @"))
     if numbers.low is not None:
         word, operator = ("exclusiveMinimum", ">") if numbers.low_is_excluded else ("minimum", ">=")
-        rules.append((f"{word} {canonical(numbers.low)}", f"@ {operator} {_literal(numbers.low)}"))
+        rules.append((f"{word} {canonical(numbers.low)}", f"@ {operator} {canonical(numbers.low)}"))
     if numbers.high is not None:
         word, operator = ("exclusiveMaximum", "<") if numbers.high_is_excluded else ("maximum", "<=")
-        rules.append((f"{word} {canonical(numbers.high)}", f"@ {operator} {_literal(numbers.high)}"))
+        rules.append((f"{word} {canonical(numbers.high)}", f"@ {operator} {canonical(numbers.high)}"))
     return rules
 
 
@@ -284,25 +284,9 @@ def _is_type(name: str) -> str:
     return f'@.type() == "{name}"'
 
 
-def _is_not_type(name: str) -> str:
-    return f'@.type() != "{name}"'
-
-
 def _or(predicates: list[str]) -> str:
     return f"({' || '.join(predicates)})" if predicates else _FALSE
 
 
 def _and(predicates: list[str]) -> str:
     return f"({' && '.join(predicates)})"
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text)
-
-
-def _literal(value: JsonValue) -> str:
-    return canonical(value)
-
-
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

@@ -33,7 +33,9 @@ from headrace.definitions.schemas.value_set import (
     accepts,
     canonical,
     json_type,
+    pointer_step,
     read_json,
+    with_article,
 )
 
 SCHEMA_BYTES_MAX: Final = 262_144
@@ -73,7 +75,7 @@ def read_schema(schema: str | Mapping[str, object] | bool) -> JsonValue:
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidSchema(f"the schema is not JSON: {error}") from None
     if not isinstance(value, dict | bool):
-        raise InvalidSchema(f'the schema is {_with_article(value)}; write an object such as {{"type": "object"}}')
+        raise InvalidSchema(f'the schema is {with_article(json_type(value))}; write an object such as {{"type": "object"}}')
     return value
 
 
@@ -108,7 +110,7 @@ class _Parser:
         if isinstance(schema, bool):
             return ANY if schema else NOTHING
         if not isinstance(schema, dict):
-            _fail(place, f"a schema must be an object, true or false, not {_with_article(schema)}")
+            _fail(place, f"a schema must be an object, true or false, not {with_article(json_type(schema))}")
         self._check_keywords(schema, place)
         values = self._understood(schema, place)
         others = sorted(schema.keys() & _OPAQUE)
@@ -243,10 +245,7 @@ class _Parser:
             _fail(place, "properties must be an object of schemas")
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
             _fail(place, "required must be a list of names")
-        values = {
-            name: self.parse(value, f"{place}/properties/{name.replace('~', '~0').replace('/', '~1')}")
-            for name, value in properties.items()
-        }
+        values = {name: self.parse(value, f"{place}/properties{pointer_step(name)}") for name, value in properties.items()}
         additional = (
             self.parse(schema["additionalProperties"], f"{place}/additionalProperties")
             if "additionalProperties" in schema
@@ -368,11 +367,6 @@ def _count(schema: dict[str, JsonValue], word: str) -> int | None:
 
 def _is_count(value: JsonValue) -> bool:
     return json_type(value) == "number" and value >= 0 and value == int(value)  # type: ignore[operator, arg-type]
-
-
-def _with_article(value: JsonValue) -> str:
-    name = json_type(value)
-    return name if name == "null" else f"{'an' if name[0] in 'ao' else 'a'} {name}"
 
 
 def _fail(place: str, reason: str) -> NoReturn:

@@ -79,7 +79,7 @@ class SchemaChange:
 
 def list_schemas(conn: Connection, *, namespace: str | None = None) -> list[EventSchema]:
     """The current schemas of a namespace, by event type."""
-    return _read(conn, None, namespace)
+    return fetch_rows(conn, EventSchema, query("definitions/schemas/schemas"), {"event_type": None, "namespace": namespace})
 
 
 def get_schema(conn: Connection, event_type: str, *, namespace: str | None = None) -> EventSchema:
@@ -92,12 +92,8 @@ def get_schema(conn: Connection, event_type: str, *, namespace: str | None = Non
 
 def find_schema(conn: Connection, event_type: str, *, namespace: str | None = None) -> EventSchema | None:
     """The current schema of an event type; None if it has none."""
-    return next(iter(_read(conn, event_type, namespace)), None)
-
-
-def _read(conn: Connection, event_type: str | None, namespace: str | None) -> list[EventSchema]:
     parameters = {"event_type": event_type, "namespace": namespace}
-    return fetch_rows(conn, EventSchema, query("definitions/schemas/schemas"), parameters)
+    return next(iter(fetch_rows(conn, EventSchema, query("definitions/schemas/schemas"), parameters)), None)
 
 
 def list_schema_versions(conn: Connection, event_type: str, *, namespace: str | None = None) -> list[SchemaVersion]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from headrace.core import InvalidSchema, NotFound, PayloadRejected, ValidatedEvent, encode
-from headrace.definitions.schemas.value_set import JsonValue, read_json
+from headrace.definitions.schemas.value_set import JsonValue, pointer_step, read_json
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -52,7 +52,7 @@ def find_violations(validator: Any, payload: JsonValue) -> list[Violation]:
     """What of a payload breaks a schema."""
     violations: list[Violation] = []
     for error in validator.iter_errors(payload):
-        path = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in error.instance_path)
+        path = "".join(map(pointer_step, error.instance_path))
         rule = next((str(step) for step in reversed(error.schema_path) if not isinstance(step, int)), "false")
         violations.append(Violation(path, rule, error.message))
     return violations
