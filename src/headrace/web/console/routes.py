@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,7 @@ from headrace.core import (
 from headrace.web.console import texts
 from headrace.web.console.assets import VENDOR
 from headrace.web.console.site import Site
-from headrace.web.console.tables import Row, Table
+from headrace.web.console.tables import Row
 from headrace.web.console.texts import MASK
 from headrace.web.console.view import Done, Page, View
 
@@ -226,9 +227,14 @@ def create_templates() -> Environment:
 def render(view: View, page: Page) -> Response:
     """A page, or the export of one of its tables."""
     page = _select(view, page)
-    if page.tables and (kind := view.query.get("format")) in ("json", "csv"):
-        return _export(view, page, str(kind))
-    return _render_page(view, page)
+    kind = view.query.get("format")
+    if not page.tables or kind not in ("json", "csv"):
+        return _render_page(view, page)
+    table = next((table for table in page.tables if table.name == view.query.get("table")), page.tables[0])
+    headers = {"content-disposition": f'attachment; filename="headrace-{table.name}.{kind}"'}
+    if kind == "json":
+        return Response(table.to_json(), media_type="application/json", headers=headers)
+    return Response(table.to_csv(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _render_page(view: View, page: Page, *, with_namespaces: bool = True) -> Response:
@@ -250,7 +256,10 @@ def render_error(view: View, error: HeadraceError, status: int) -> Response:
 
 
 def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[str, Any]:
-    namespaces = _namespaces(view) if with_namespaces and view.is_signed_in else []
+    namespaces: list[str] = []
+    # None where they cannot be read: the page of an error must not fail.
+    with suppress(HeadraceError):
+        namespaces = [view.namespace, *view.namespaces] if with_namespaces and view.is_signed_in else []
     return {
         "view": view,
         "page": page,
@@ -262,14 +271,6 @@ def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[st
         "namespaces": list(dict.fromkeys(namespaces)),
         **page.values,
     }
-
-
-def _namespaces(view: View) -> list[str]:
-    """The choices of the selector; none where they cannot be read: the page of an error must not fail."""
-    try:
-        return [view.namespace, *view.namespaces]
-    except HeadraceError:
-        return []
 
 
 def _select(view: View, page: Page) -> Page:
@@ -291,16 +292,6 @@ def _mask(view: View, row: Row) -> Row:
     if row.get("captured") is not None and view.hidden_fields:
         masked["captured"] = MASK
     return {**row, **masked}
-
-
-def _export(view: View, page: Page, kind: str) -> Response:
-    names = [table.name for table in page.tables]
-    name = view.query.get("table") or names[0]
-    table: Table = page.tables[names.index(name)] if name in names else page.tables[0]
-    headers = {"content-disposition": f'attachment; filename="headrace-{table.name}.{kind}"'}
-    if kind == "json":
-        return Response(table.to_json(), media_type="application/json", headers=headers)
-    return Response(table.to_csv(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def stream_page(view: View, function: Callable[[View], Page | Response]) -> Response:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -218,8 +218,8 @@ class View:
                     before = state(conn) if state else None
                     result = act(conn)
                     after = state(conn) if state else None
-                    record = Change(what, subject, before, after, details)
-                    record_change(conn, self.user, record, namespace=self.namespace)
+                    states = {"before": before, "after": after, "details": details}
+                    record_change(conn, self.user, what, subject, **states, namespace=self.namespace)
             except Exception as error:
                 if results:
                     error.add_note(f"already changed on: {', '.join(shard for shard, _ in results)}")
@@ -298,52 +298,36 @@ class View:
         return list(names)
 
 
-@dataclass(frozen=True)
-class Change:
-    """What somebody changed: `what` is a name such as `consumer.pause`, `before` and `after` show the object."""
-
-    what: str
-    subject: str
-    before: object = None
-    after: object = None
-    details: object = None
-
-
-def record_change(conn: Connection, user: User, change: Change, *, namespace: str) -> None:
-    """Writes the audit event in the open transaction; creates the topic at the first use. Leaves the person's role.
+def record_change(
+    conn: Connection,
+    user: User,
+    what: str,
+    subject: str,
+    *,
+    before: object = None,
+    after: object = None,
+    details: object = None,
+    namespace: str,
+) -> None:
+    """Writes the audit event of a change such as `consumer.pause` in the open transaction; creates the topic at the first use. Leaves the person's role.
 
     It is published with the console's own rights, not with those of the person: a person who may pause a consumer need not be allowed to
     publish, and a person who may publish cannot forge it here. No event, no change: if it cannot be published, all is rolled back."""
     conn.execute("select set_config('role', 'none', true)")
-    payload: dict[str, JSON] = {
-        "who": user.name,
-        "role": user.role,
-        "what": change.what,
-        "subject": change.subject,
-        "before": _json(change.before),
-        "after": _json(change.after),
-        "details": _json(change.details),
-    }
+    who: dict[str, object] = {"who": user.name, "role": user.role, "what": what, "subject": subject}
+    # Frozen values of the library, times and intervals as JSON.
+    payload: JSON = msgspec.to_builtins({**who, "before": before, "after": after, "details": details})
+    key = subject.encode()[:AUDIT_KEY_BYTES_MAX].decode(errors="ignore") or None
+    record = partial(publish, conn, AUDIT_TOPIC, what, payload, key=key, producer=PRODUCER, namespace=namespace)
     try:
         try:
             with conn.transaction():
-                _publish(conn, change, payload, namespace)
+                record()
         except UnknownTopic:
             create_topic(conn, AUDIT_TOPIC, namespace=namespace)
-            _publish(conn, change, payload, namespace)
+            record()
     except Forbidden as error:
         raise Forbidden(
             f"the change was undone, because it could not be recorded in topic {AUDIT_TOPIC} of namespace {namespace}: {error}. "
             "The console's own role must be the owner of headrace or a node's role: see headrace.grant_node"
         ) from error
-
-
-def _publish(conn: Connection, change: Change, payload: dict[str, JSON], namespace: str) -> None:
-    key = change.subject.encode()[:AUDIT_KEY_BYTES_MAX].decode(errors="ignore") or None
-    publish(conn, AUDIT_TOPIC, change.what, payload, key=key, producer=PRODUCER, namespace=namespace)
-
-
-def _json(value: object) -> JSON:
-    """Any value as JSON: frozen values of the library, times, intervals."""
-    result: JSON = msgspec.to_builtins(value)
-    return result

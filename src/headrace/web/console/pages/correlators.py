@@ -39,37 +39,16 @@ STATES_MAX = 60
 
 
 @dataclass(frozen=True)
-class Circle:
-    """A state with the number of keys that stand in it."""
-
-    x: int
-    y: int
-    label: str
-    keys: int
-    keys_y: int
-    css: str
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """An edge: its path, its label, and how often keys passed it. A long label is a number; the table of edges has its text."""
-
-    path: str
-    x: int
-    y: int
-    label: str
-    passed: int
-
-
-@dataclass(frozen=True)
 class Drawing:
     """The automaton as shapes of an SVG: states in columns by their distance from the start. Only values for a template: nothing here writes
     markup, so any name or condition may be in a label."""
 
     width: int
     height: int
-    circles: Sequence[Circle]
-    arrows: Sequence[Arrow]
+    circles: Sequence[Row]
+    """The states, each with the number of keys that stand in it."""
+    arrows: Sequence[Row]
+    """The edges, each with its path, its label, and how often keys passed it. A long label is a number; the table of edges has its text."""
     edges: Sequence[Row]
     """In words: the number of the edge, the states it connects, what leads along it."""
 
@@ -308,7 +287,8 @@ def draw_automaton(
         css = "state" + " start" * node.start + " here" * (name in marked) + " final" * (node.label in ("success", "failure"))
         # The number of keys is above the circle, where edges arrive least; below, where an edge leads back to it.
         y = places[name][1] + (36 if any(source == target == name for source, target, _ in edges) else -28)
-        circles.append(Circle(*places[name], node.label, counts[name], y, css))
+        x, middle = places[name]
+        circles.append({"x": x, "y": middle, "label": node.label, "count": counts[name], "keys_y": y, "css": css})
     # One arrow for all edges between two states: several would lie on each other.
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, text in edges:
@@ -320,7 +300,7 @@ def draw_automaton(
         label, count = "; ".join(texts), passed.get((source, target), 0)
         backs += places[target][0] <= places[source][0] and source != target
         shown = label if len(label) <= LABEL_MAX else f"edge {number}"
-        arrows.append(_arrow(places[source], places[target], shown, count, backs))
+        arrows.append({**_arrow(places[source], places[target], backs), "label": shown, "passed": count})
         ends = {"source": nodes[source].label, "target": nodes[target].label}
         rows.append({"edge": number, **ends, "label": label, "passed": count})
     width = max(x for x, _ in places.values()) + GAP_X
@@ -344,18 +324,18 @@ def _place_states(names: Sequence[str], edges: Sequence[tuple[str, str, str]]) -
     return places
 
 
-def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed: int, backs: int) -> Arrow:
-    """`backs`: how many edges before lead back, below which this one has to pass."""
+def _arrow(source: tuple[int, int], target: tuple[int, int], backs: int) -> Row:
+    """The path, and the place of its label. `backs`: how many edges before lead back, below which this one has to pass."""
     (x1, y1), (x2, y2) = source, target
     if source == target:
         path = f"M{x1 - 8},{y1 - 20} C{x1 - 24},{y1 - 58} {x1 + 24},{y1 - 58} {x1 + 8},{y1 - 20}"
-        return Arrow(path, x1 + 20, y1 - 38, label, passed)
+        return {"path": path, "x": x1 + 20, "y": y1 - 38}
     if x2 > x1:
         path = f"M{x1 + RADIUS},{y1} C{x1 + 90},{y1} {x2 - 90},{y2} {x2 - RADIUS - 6},{y2}"
-        return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label, passed)
+        return {"path": path, "x": x1 + RADIUS + 8, "y": (y1 * 2 + y2) // 3 - 6}
     low = max(y1, y2) + 64 + BACK_Y * (backs - 1)
     path = f"M{x1 - 12},{y1 + RADIUS - 3} C{x1 - 30},{low} {x2 + 30},{low} {x2 + 14},{y2 + RADIUS + 2}"
-    return Arrow(path, (x1 + x2) // 2 - 40, low + 4, label, passed)
+    return {"path": path, "x": (x1 + x2) // 2 - 40, "y": low + 4}
 
 
 ROUTES = CorrelatorPages().routes()

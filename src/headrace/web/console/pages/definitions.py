@@ -22,7 +22,7 @@ from headrace.core import Conflict, Forbidden, HeadraceError, Invalid, safe_line
 from headrace.db import Connection, Shards, Target
 from headrace.definitions import Definition, DefinitionKind, Field, list_actions
 from headrace.definitions.schemas import Finding
-from headrace.web.console.pages.versions import FieldChange, compare, describe_versions
+from headrace.web.console.pages.versions import compare, describe_versions
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Row, Table, to_row
 from headrace.web.console.view import Done, Page, View
@@ -63,7 +63,7 @@ class Plan(Generic[D]):
     """What applying would change."""
 
     definition: D
-    changes: Sequence[FieldChange]
+    changes: Sequence[Row]
     meaning: str | None
     effect: Effect | None
     findings: Sequence[Finding]

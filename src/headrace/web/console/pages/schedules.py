@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
@@ -13,7 +12,7 @@ from headrace.db import Connection, fetch_value
 from headrace.schedules import SCHEDULES, Schedule, ScheduleDefinition
 from headrace.web.console.pages.definitions import DefinitionPages
 from headrace.web.console.routes import change
-from headrace.web.console.tables import Column, Table, to_row
+from headrace.web.console.tables import Column, Row, Table, to_row
 from headrace.web.console.view import Done, Page, View
 
 HISTORY_ROWS = 100
@@ -62,10 +61,11 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
         _, (history, following, now) = view.find(read_ticks)
         zone = Column("local", f"local time, {schedule.zone}")
         columns = (zone, "zone", Column("change", "daylight saving", kind="state"), Column("at", "from now"))
-        event = Column("event_id", "event", kind="code", link=lambda row: _event_url(view, row["event_id"]))
+        event_link = lambda row: view.url(f"/events/{row['event_id']}") if row["event_id"] else None  # noqa: E731
+        event = Column("event_id", "event", kind="code", link=event_link)
         local = local_ticks(following, schedules.check_zone(schedule.zone), now)
         tables = [
-            Table("runs", columns, [to_row(tick) for tick in local], title="Next runs", empty_text="It never fires."),
+            Table("runs", columns, local, title="Next runs", empty_text="It never fires."),
             Table(
                 "history",
                 ("tick_at outcome fired_at", event),
@@ -91,23 +91,9 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
         return Done(f"schedule {name} published event {event_id}", self.url(view, name))
 
 
-def _event_url(view: View, event_id: object) -> str | None:
-    return view.url(f"/events/{event_id}") if event_id else None
-
-
-@dataclass(frozen=True)
-class LocalTick:
-    """A tick in the time zone of its schedule. `change` says that the clock was changed since the tick before."""
-
-    at: datetime
-    local: str
-    zone: str
-    change: str | None
-
-
-def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[LocalTick]:
-    """Ticks as the clock on the wall shows them, with the changes of daylight saving marked."""
-    result: list[LocalTick] = []
+def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[Row]:
+    """Ticks as the clock on the wall shows them. `change` says that the clock was changed since the tick before."""
+    result: list[Row] = []
     offset = now.astimezone(zone).utcoffset() or timedelta()
     for tick in ticks:
         local = tick.astimezone(zone)
@@ -117,7 +103,8 @@ def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[
         change = f"clock {'forward' if shift > timedelta() else 'back'} {hours:g} h" if shift else None
         if local.fold and change is None:
             change = "second pass of this hour"
-        result.append(LocalTick(tick, local.strftime("%a %Y-%m-%d %H:%M:%S"), local.tzname() or "", change))
+        text = local.strftime("%a %Y-%m-%d %H:%M:%S")
+        result.append({"at": tick, "local": text, "zone": local.tzname() or "", "change": change})
     return result
 
 
