@@ -197,18 +197,14 @@ def skip(session: Session, topic: TopicName, name: Name, partition: OnePartition
 
     Example: headrace consumer skip orders billing --partition 3
     """
-    _require_one_shard(session)
+    if len(session.targets) > 1:
+        raise BadParameter("partitions of each shard are stuck by themselves; choose one shard with --dsn")
     place = f"partition {partition}" if partition is not None else "the stuck partition"
     session.confirm(f"Move the event at which {place} of {name} is stuck to the dead letters?", yes=yes)
     [skipped] = session.on_every_shard(session.bind(consume.skip_event, topic, name, partition=partition))
     letter = f"{topic}/{name}/{skipped.position}"
     facts = {"topic": topic, "consumer": name, "letter": letter} | msgspec.to_builtins(skipped)
     session.done(f"event {skipped.position} ({skipped.type}) skipped; see: headrace dead-letter show {letter}", facts)
-
-
-def _require_one_shard(session: Session) -> None:
-    if len(session.targets) > 1:
-        raise BadParameter("partitions of each shard are stuck by themselves; choose one shard with --dsn")
 
 
 @command(group, "resume")

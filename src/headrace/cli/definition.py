@@ -79,9 +79,6 @@ class DefinitionGroup:
         noun = self.kind.noun
         return Annotated[str, Argument(metavar=noun.upper(), help=f"Name of the {noun}.", show_default=False)]
 
-    def help_of(self, verb: str, text: str) -> str:
-        return f"{text}\n\n{self.texts[verb]}" if verb in self.texts else text
-
     def field_options(self, *, altering: bool) -> dict[str, OptionType]:
         """The options of `create` or `alter`: one per field, and the special ones."""
         fields = [
@@ -288,7 +285,7 @@ def _add(
 ) -> None:
     if "name" in function.__annotations__:
         function.__annotations__["name"] = own.name_type
-    function.__doc__ = own.help_of(verb, text)
+    function.__doc__ = f"{text}\n\n{own.texts[verb]}" if verb in own.texts else text
     command(group, verb, options=options)(function)
 
 

@@ -19,6 +19,7 @@ from psycopg.types.json import set_json_loads
 from rich.table import Table
 from typer import Argument, BadParameter, Option, Typer
 
+from headrace.cli.consumer import STATE
 from headrace.cli.options import ArchiveFolder, DryRun, From, To, TopicName, Types, Yes
 from headrace.cli.output import Column, console, first_line, json_line, note, progress_bar, say, table, to_json
 from headrace.cli.session import Session, command, facts_table
@@ -29,7 +30,7 @@ from headrace.definitions.schemas import describe_namespace
 from headrace.lang.condition import Evaluate, Subject, decode_json, parse, to_python
 from headrace.log.archive import RowFilter, find_stored_range, read_stored_events, replay
 from headrace.log.topics import follow_log, get_topic, read_log
-from headrace.observe.history import ActionHistory, ConsumerProgress, EventHistory, event_history
+from headrace.observe.history import ActionHistory, EventHistory, event_history
 
 group = Typer()
 
@@ -196,7 +197,7 @@ def _history_tables(target: Target, history: EventHistory) -> Iterator[Table]:
         yield table([("fails", "what"), ERROR, "failures", "retry_at"], history.obstacles)
     if history.consumers:
         error = ("error", lambda consumer: first_line(consumer.error) if consumer.state in FAILING else None)
-        yield table(["consumer", ("state", _consumer_state), ("cursor at", "position"), "retry_at", error], history.consumers)
+        yield table(["consumer", STATE, ("cursor at", "position"), "retry_at", error], history.consumers)
     if history.evaluations:
         answer = ("answer", lambda rule: ANSWERS[rule.answer] if rule.event_type == history.type else "another type")
         yield table([("rule evaluated", "rule"), "version", "event_type", "condition", answer, "fired"], history.evaluations)
@@ -213,23 +214,16 @@ def _history_tables(target: Target, history: EventHistory) -> Iterator[Table]:
         )
 
 
-def _consumer_state(consumer: ConsumerProgress) -> str:
-    return "idle: no node runs it" if consumer.state == "idle" else consumer.state
-
-
 def _history_facts(history: EventHistory) -> dict[str, object]:
     fields = ("type", "key", "payload", "headers", "emitted_at", "appended_at", "producer", "outcome")
     trace = {} if history.trace_id is None else {"trace": history.trace_id}
-    return (
-        {
-            "topic": f"{history.topic} (namespace {history.namespace})",
-            "position": "not in the log yet"
-            if history.position is None
-            else f"{history.position} (partition {history.partition})",
-        }
-        | {field: getattr(history, field) for field in fields}
-        | trace
-    )
+    place = f"{history.position} (partition {history.partition})"
+    return {
+        "topic": f"{history.topic} (namespace {history.namespace})",
+        "position": "not in the log yet" if history.position is None else place,
+        **{field: getattr(history, field) for field in fields},
+        **trace,
+    }
 
 
 def _action_row(action: ActionHistory) -> list[object]:

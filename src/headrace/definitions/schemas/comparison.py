@@ -269,17 +269,12 @@ def _object_differences(one: Object, other: Object, depth: int) -> Iterator[Json
     base = next((value for value in _objects(one, depth + 1) if isinstance(value, dict)), None)
     if base is None:
         return
-    for name in sorted(one.properties.keys() | other.properties.keys() | one.required | {_new_name(one, other)}):
+    new = "new"
+    while new in one.properties or new in other.properties:
+        new += "_"
+    for name in sorted(one.properties.keys() | other.properties.keys() | one.required | {new}):
         for value in islice(_differences(one.value_of(name), other.value_of(name), depth), 100):
             yield {**base, name: value}
-
-
-def _new_name(one: Object, other: Object) -> str:
-    """A property that neither object has."""
-    name = "new"
-    while name in one.properties or name in other.properties:
-        name += "_"
-    return name
 
 
 Compatibility: TypeAlias = Literal["backward", "forward", "full", "none"]

@@ -102,7 +102,10 @@ class _Printer:
             case String():
                 return self._string_rules(alternative)
             case Array():
-                return [*_array_rules(alternative), ("items", self._items(alternative.items))]
+                low, high = alternative.items_min, alternative.items_max
+                rules = [(f"minItems {low}", f"@.size() >= {low}")] if low else []
+                rules += [] if high is None else [(f"maxItems {high}", f"@.size() <= {high}")]
+                return [*rules, ("items", self._items(alternative.items))]
             case Object():
                 return self._object_rules(alternative, is_whole=is_whole)
             case _:
@@ -150,9 +153,7 @@ class _Printer:
         return f"!exists(@.keyvalue() ? (!({known}) && !exists(@.value ? ({inner}))))"
 
     def _items(self, values: ValueSet) -> str:
-        if values.is_any and values.opaque is None:
-            return _TRUE
-        return _all_items(self.set_predicate(values))
+        return _TRUE if values.is_any and values.opaque is None else _all_items(self.set_predicate(values))
 
     def _enumeration(self, enumeration: Enumeration) -> str:
         predicates: list[str] = []
@@ -203,16 +204,14 @@ class _Printer:
                 self.collect_rules(alternative.items, f"{path}/*", lambda inner: within(_all_items(inner)))
             case Object():
                 for name, values in alternative.properties.items():
-                    self.collect_rules(values, f"{path}{pointer_step(name)}", _inside(name, within))
+                    self.collect_rules(
+                        values, f"{path}{pointer_step(name)}", lambda inner, name=name: within(_property(name, inner))
+                    )
                 if not _forbids(alternative) and not alternative.additional.is_any:
                     self._add(f"{path}/*", "additionalProperties", self._additional(alternative), within)
 
     def _add(self, path: str, rule: str, predicate: str, wrap: _Wrap) -> None:
         self.rules.append(PayloadRule(path, rule, _statement(wrap(predicate))))
-
-
-def _inside(name: str, wrap: _Wrap) -> _Wrap:
-    return lambda predicate: wrap(_property(name, predicate))
 
 
 def _forbids(alternative: Alternative) -> bool:
@@ -257,13 +256,6 @@ def _number_rules(numbers: Number) -> list[tuple[str, str]]:
     if numbers.high is not None:
         word, operator = ("exclusiveMaximum", "<") if numbers.high_is_excluded else ("maximum", "<=")
         rules.append((f"{word} {canonical(numbers.high)}", f"@ {operator} {canonical(numbers.high)}"))
-    return rules
-
-
-def _array_rules(arrays: Array) -> list[tuple[str, str]]:
-    rules = [(f"minItems {arrays.items_min}", f"@.size() >= {arrays.items_min}")] if arrays.items_min else []
-    if arrays.items_max is not None:
-        rules.append((f"maxItems {arrays.items_max}", f"@.size() <= {arrays.items_max}"))
     return rules
 
 

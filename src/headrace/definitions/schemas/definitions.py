@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.core import HeadraceError
@@ -46,7 +47,11 @@ def findings_on_definitions(
         for finding in findings_in(condition, values)
     ]
     for correlator, topic, _, pattern in correlators:
-        for condition in [text for name, text in pattern_conditions(pattern) if name == event_type]:
+        # None of an invalid pattern, which has an error of its own.
+        conditions: Sequence[tuple[str, str]] = ()
+        with suppress(HeadraceError):
+            conditions = ecl.typed_conditions(ecl.parse(pattern))
+        for condition in [text for name, text in conditions if name == event_type]:
             findings += [
                 DefinitionFinding("correlator", correlator, topic, condition, finding)
                 for finding in findings_in(condition, values)
@@ -73,14 +78,6 @@ def findings_in(condition: str, values: ValueSet) -> tuple[Finding, ...]:
     try:
         return check_condition(parse(condition), condition, values)
     except ConditionError:
-        return ()
-
-
-def pattern_conditions(pattern: str) -> tuple[tuple[str, str], ...]:
-    """The conditions of a pattern with the event types they are about; none of an invalid pattern."""
-    try:
-        return ecl.typed_conditions(ecl.parse(pattern))
-    except HeadraceError:
         return ()
 
 

@@ -132,7 +132,8 @@ class _Parser:
         if not isinstance(dialect, str) or dialect.rstrip("#") != DIALECT:
             _fail(place, f"$schema is {dialect!r}; headrace reads {DIALECT}")
         for word in _COUNTS:
-            if word in schema and not _is_count(schema[word]):
+            count = schema.get(word, 0)
+            if json_type(count) != "number" or count < 0 or count != int(count):  # type: ignore[operator, arg-type]
                 _fail(place, f"{word} must be a whole number from 0, not {canonical(schema[word])}")
         for word in _BOUNDS:
             if word in schema and json_type(schema[word]) != "number":
@@ -229,7 +230,11 @@ class _Parser:
             case "integer" | "number":
                 return _number(schema, is_integer=name == "integer")
             case "string":
-                return _string(schema)
+                low, high = _count(schema, "minLength") or 0, _count(schema, "maxLength")
+                patterns = frozenset([str(schema["pattern"])] if "pattern" in schema else [])
+                form = schema.get("format")
+                text = String(low, high, patterns, None if form is None else str(form))
+                return None if high is not None and low > high else text
             case "array":
                 # Beside prefixItems, items is about the rest only.
                 items = self.parse(schema["items"], f"{place}/items") if "items" in schema else ANY
@@ -353,20 +358,9 @@ def _decimal(value: JsonValue) -> Decimal | None:
     return None if value is None else Decimal(value)  # type: ignore[arg-type]
 
 
-def _string(schema: dict[str, JsonValue]) -> String | None:
-    low, high = _count(schema, "minLength") or 0, _count(schema, "maxLength")
-    patterns = frozenset([str(schema["pattern"])] if "pattern" in schema else [])
-    form = schema.get("format")
-    return None if high is not None and low > high else String(low, high, patterns, str(form) if form is not None else None)
-
-
 def _count(schema: dict[str, JsonValue], word: str) -> int | None:
     value = schema.get(word)
     return None if value is None else int(value)  # type: ignore[arg-type]
-
-
-def _is_count(value: JsonValue) -> bool:
-    return json_type(value) == "number" and value >= 0 and value == int(value)  # type: ignore[operator, arg-type]
 
 
 def _fail(place: str, reason: str) -> NoReturn:

@@ -92,7 +92,7 @@ class PayloadChecker:
         # The payload may still be valid: floats come first, which is faster, and where they fail every digit of a number matters.
         violations = find_violations(validator, read_json(payload))
         if violations and validation == "reject":
-            raise payload_rejected(event_type, violations)
+            raise PayloadRejected(f"{_describe(event_type, violations)}; see: headrace event-type show {event_type}")
         if violations:
             logger.warning("%s; the event is published all the same", _describe(event_type, violations))
         return violations
@@ -107,8 +107,3 @@ def _describe(event_type: str, violations: list[Violation]) -> str:
     first = violations[0]
     more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
     return f"payload of type {event_type} breaks its schema at {first.path or 'its root'}: {first.rule}: {first.message}{more}"
-
-
-def payload_rejected(event_type: str, violations: list[Violation]) -> PayloadRejected:
-    """The error for a payload that breaks its schema."""
-    return PayloadRejected(f"{_describe(event_type, violations)}; see: headrace event-type show {event_type}")

@@ -141,7 +141,10 @@ class MessageTracer:
         is_created = len(own) < len(batch)
         with self._sending("publish", topic, attributes, own=own, messages=len(batch), is_created=is_created):
             yield TracedEvents(
-                event if context else self._event_with_context(event) for event, context in zip(batch, contexts, strict=True)
+                msgspec.structs.replace(event, headers=self._with_context(event.headers, None))
+                if context is None and isinstance(event.headers, Mapping)
+                else event
+                for event, context in zip(batch, contexts, strict=True)
             )
 
     @contextmanager
@@ -176,35 +179,36 @@ class MessageTracer:
         started, started_ns = time.perf_counter(), time.time_ns()
         names = {"messaging.system": "headrace", "messaging.operation.name": "receive", "messaging.destination.name": topic}
         attributes: Attributes = {**names, OPERATION_TYPE: "receive"}
+        events: list[LoggedEvent] = []
+        failure: Exception | None = None
         try:
             events = read()
+            return events
         except Exception as error:
-            span = self._tracer.start_span(f"receive {topic}", kind=SpanKind.CLIENT, attributes=attributes, start_time=started_ns)
-            names["error.type"] = mark_error(span, error)
-            span.end()
-            self._instruments.record_received(time.perf_counter() - started, 0, names)
+            failure = error
             raise
-        if events:
+        finally:
             # The span starts afterwards: only then it is known whether there is one, and links to what.
-            span = self._tracer.start_span(
-                f"receive {topic}",
-                kind=SpanKind.CLIENT,
-                attributes={**attributes, "messaging.batch.message_count": len(events)},
-                links=self._links(events, is_batch=True),
-                start_time=started_ns,
-            )
-            span.end()
-            self._instruments.record_received(time.perf_counter() - started, len(events), names)
-        return events
+            if events or failure:
+                attributes |= {"messaging.batch.message_count": len(events)} if events else {}
+                links = self._links(events, is_batch=True)
+                span = self._tracer.start_span(
+                    f"receive {topic}", kind=SpanKind.CLIENT, attributes=attributes, links=links, start_time=started_ns
+                )
+                if failure:
+                    names["error.type"] = mark_error(span, failure)
+                span.end()
+                self._instruments.record_received(time.perf_counter() - started, len(events), names)
 
     def _links(self, messages: Sequence[Message], *, is_batch: bool) -> list[Link]:
         """Links to the creation of the first messages, and to what led to it."""
-        return [
-            Link(span_context, {"messaging.message.id": str(message.id)} if is_batch else None)
-            for message in messages[:LINKS_MAX]
-            if (context := read_trace_context(message.headers))
-            for span_context in self._span_contexts(context)
-        ]
+        links = []
+        for message in messages[:LINKS_MAX]:
+            if context := read_trace_context(message.headers):
+                attributes = {"messaging.message.id": str(message.id)} if is_batch else None
+                others = [TraceContext(link) for link in context.links if link != context.traceparent]
+                links += [Link(self._span_context(origin), attributes) for origin in (context, *others)]
+        return links
 
     @contextmanager
     def _sending(
@@ -256,11 +260,6 @@ class MessageTracer:
         self._propagator.inject(traced)
         return traced
 
-    def _event_with_context(self, event: Event) -> Event:
-        if not isinstance(event.headers, Mapping):
-            return event
-        return msgspec.structs.replace(event, headers=self._with_context(event.headers, None))
-
     def _extract(self, context: TraceContext) -> Context:
         carrier = {TRACEPARENT: context.traceparent}
         if context.tracestate is not None:
@@ -269,13 +268,6 @@ class MessageTracer:
 
     def _span_context(self, context: TraceContext) -> SpanContext:
         return get_current_span(self._extract(context)).get_span_context()
-
-    def _span_contexts(self, context: TraceContext) -> Iterator[SpanContext]:
-        """Where a message was created, then the other spans that led to it."""
-        yield self._span_context(context)
-        for link in context.links:
-            if link != context.traceparent:
-                yield self._span_context(TraceContext(link))
 
 
 class ProcessSpan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from urllib.parse import quote
 from uuid import UUID
 
@@ -200,20 +200,15 @@ def search(view: View) -> Response:
         for link in links
         if text.lower() in link.label.lower()
     ]
-    pages += [{"kind": kind, "label": text, "url": view.url(f"/{kind}s/{text}")} for kind in ("event", "action") if _is_id(text)]
+    with suppress(ValueError):
+        if str(UUID(text)) == text.lower():
+            pages += [{"kind": kind, "label": text, "url": view.url(f"/{kind}s/{text}")} for kind in ("event", "action")]
     results: dict[tuple[str, str], dict[str, str]] = {}
     if text:
         for row in view.fetch("find_names", text=text):
             kind, name = row["kind"], row["name"]
             results[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
     return JSONResponse([*pages, *list(results.values())[:50]])
-
-
-def _is_id(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text.lower()
-    except ValueError:
-        return False
 
 
 def _url(view: View, kind: str, name: str) -> str:

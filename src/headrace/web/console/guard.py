@@ -94,7 +94,9 @@ class Guard:
     def _reject(self, request: Request, user: User | None) -> Response | None:
         """The answer to a request that goes no further."""
         hosts = self._settings.hosts
-        if "*" not in hosts and _host_name(request) not in hosts:
+        # None if the header is anything but a name or address with an optional port.
+        host = _host.fullmatch(request.headers.get("host", "").lower())
+        if "*" not in hosts and (host is None or host["name"] not in hosts):
             return PlainTextResponse(
                 f"This console does not answer for this host. Allowed: {', '.join(hosts)}.\n", status_code=400
             )
@@ -115,12 +117,6 @@ class Guard:
             wanted = quote(root + path) + (f"?{query}" if query else "")
             return RedirectResponse(f"{root}/login?next={quote(wanted, safe='')}", status_code=303)
         return PlainTextResponse("Sign in first.\n", status_code=401)
-
-
-def _host_name(request: Request) -> str | None:
-    """The name in the Host header; None if the header is anything but a name or address with an optional port."""
-    host = _host.fullmatch(request.headers.get("host", "").lower())
-    return host["name"] if host else None
 
 
 def _root_and_path(request: Request) -> tuple[str, str]:

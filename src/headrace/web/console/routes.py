@@ -34,7 +34,6 @@ from headrace.core import (
 from headrace.web.console import texts
 from headrace.web.console.assets import VENDOR
 from headrace.web.console.site import Site
-from headrace.web.console.tables import Row
 from headrace.web.console.texts import MASK
 from headrace.web.console.view import Done, Page, View
 
@@ -59,7 +58,8 @@ class ReadEndpoint:
     async def answer(self, request: Request) -> Response:
         view = make_view(request)
         if request.query_params.get("live") == "stream":
-            return stream_page(view, self.function)
+            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+            return StreamingResponse(_stream(view, self.function), media_type="text/event-stream", headers=headers)
         return await run_in_threadpool(self._answer, view)
 
     def _answer(self, view: View) -> Response:
@@ -280,30 +280,21 @@ def _select(view: View, page: Page) -> Page:
     chosen = view.query.get("table") or (page.tables[0].name if page.tables else "")
     tables = []
     for table in page.tables:
-        table = replace(table, rows=[_mask(view, row) for row in table.rows]).with_shards(several)
+        rows = [{**row, "payload": view.mask(row["payload"])} if "payload" in row else row for row in table.rows]
+        if view.hidden_fields:
+            rows = [{**row, "captured": MASK} if row.get("captured") is not None else row for row in rows]
+        table = replace(table, rows=rows).with_shards(several)
         if table.name == chosen:
             table = table.select(search=search, sort=sort.removeprefix("-"), descending=sort.startswith("-"))
         tables.append(table)
     return replace(page, tables=tables)
 
 
-def _mask(view: View, row: Row) -> Row:
-    masked = {"payload": view.mask(row["payload"])} if "payload" in row else {}
-    if row.get("captured") is not None and view.hidden_fields:
-        masked["captured"] = MASK
-    return {**row, **masked}
-
-
-def stream_page(view: View, function: Callable[[View], Page | Response]) -> Response:
+async def _stream(view: View, function: Reader) -> AsyncIterator[str]:
     """The page's own address with `?live=stream`: the block `live` comes again whenever it has changed.
 
     The data are read once for all consoles that look at the same page with the same role. Where streams do not get through, the browser
     polls `?live=part`."""
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_stream(view, function), media_type="text/event-stream", headers=headers)
-
-
-async def _stream(view: View, function: Callable[[View], Page | Response]) -> AsyncIterator[str]:
     every_s = view.site.settings.live_every_s
     end, spoke_at, last = monotonic() + STREAM_MAX_S, monotonic(), ""
     yield "retry: 3000\n\n"
@@ -320,7 +311,7 @@ async def _stream(view: View, function: Callable[[View], Page | Response]) -> As
         await asyncio.sleep(every_s)
 
 
-def _render(view: View, function: Callable[[View], Page | Response], every_s: float) -> tuple[str, str]:
+def _render(view: View, function: Reader, every_s: float) -> tuple[str, str]:
     key = ("page", view.user.role, view.page_path, str(view.query))
     try:
         page = view.site.cached(key, every_s * 0.9, lambda: function(view))

@@ -96,7 +96,12 @@ class View:
     @cached_property
     def namespaces(self) -> list[str]:
         """The namespaces that this person's role sees, on any shard."""
-        return self.site.cached(("namespaces", self.user.role), 5.0, self._read_namespaces)
+
+        def read() -> list[str]:
+            found = self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True))
+            return list(dict.fromkeys(row.namespace for _, rows in found for row in rows))
+
+        return self.site.cached(("namespaces", self.user.role), 5.0, read)
 
     @cached_property
     def namespace(self) -> str:
@@ -290,12 +295,6 @@ class View:
         if not self.is_signed_in:
             raise Forbidden("sign in first")
         return self.site.databases.transaction(target, self.user.role, read_only=read_only)
-
-    def _read_namespaces(self) -> list[str]:
-        names: dict[str, None] = {}
-        for _, rows in self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True)):
-            names |= dict.fromkeys(row.namespace for row in rows)
-        return list(names)
 
 
 def record_change(

@@ -49,7 +49,14 @@ def build_app(targets: Sequence[Target], settings: IngestSettings) -> Starlette:
         await ingest.close()
 
     def route(path: str, endpoint: Endpoint, method: str) -> Route:
-        return Route(path, _with_problems(endpoint), methods=[method])
+        @functools.wraps(endpoint)
+        async def answer(request: Request) -> ASGIApp:
+            try:
+                return await endpoint(request)
+            except Exception as error:  # noqa: BLE001 - every error becomes an answer
+                return problem_of(error).response()
+
+        return Route(path, answer, methods=[method])
 
     return Starlette(
         routes=[
@@ -185,17 +192,6 @@ class Ingest:
         )
 
 
-def _with_problems(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
-    @functools.wraps(endpoint)
-    async def answer(request: Request) -> ASGIApp:
-        try:
-            return await endpoint(request)
-        except Exception as error:  # noqa: BLE001 - every error becomes an answer
-            return problem_of(error).response()
-
-    return answer
-
-
 def _created(publication: Publication) -> Response:
     headers = {**NO_STORE, "idempotent-replayed": "true"} if publication.is_replayed else NO_STORE
     return Response(encode({"ids": [str(id) for id in publication.ids]}), 201, headers, media_type="application/json")
@@ -229,10 +225,8 @@ def _number(parameters: Mapping[str, str], name: str, default: float, minimum: f
 
 
 def _start(text: str) -> Start:
-    if text == "earliest":
-        return "earliest"
-    if text == "latest":
-        return "latest"
+    if text == "earliest" or text == "latest":
+        return text
     if text.isascii() and text.isdigit() and len(text) <= 18:
         return int(text)
     raise Problem(400, f"after is {text[:20]!r}; give a position, earliest or latest", error="InvalidParameter")

@@ -17,7 +17,7 @@ from headrace.definitions.schemas import Finding
 from headrace.lang import ecl
 from headrace.lang.condition import fields_of, parse_scalar
 from headrace.lang.ecl import Trace
-from headrace.web.console.pages.definitions import DefinitionPages, Effect
+from headrace.web.console.pages.definitions import DefinitionPages
 from headrace.web.console.pages.rules import find_on_shards
 from headrace.web.console.tables import Column, Row, Table, wide
 from headrace.web.console.texts import MASK, format_number, format_seconds, is_hidden
@@ -92,9 +92,9 @@ class CorrelatorPages(DefinitionPages[Correlator]):
     def hint(self, field: Field) -> str:
         return "One a line: TOKEN=ACTION, or TOKEN=TOPIC/TYPE for an event." if field.name == "outputs" else super().hint(field)
 
-    def describe_effect(self, counts: Mapping[str, int]) -> Effect:
+    def describe_effect(self, counts: Mapping[str, int]) -> Row:
         text = f"{counts['carried']} keys carried, {counts['restarted']} restarted"
-        return Effect(text, "warn" if counts["restarted"] else "good")
+        return {"text": text, "mood": "warn" if counts["restarted"] else "good"}
 
     def find(self, view: View, definition: Correlator) -> list[Finding]:
         return find_on_shards(view, ecl.typed_conditions(ecl.parse(definition.pattern)))

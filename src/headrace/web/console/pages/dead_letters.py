@@ -205,15 +205,15 @@ class Redrive(Job):
     def run(self) -> None:
         for target in self._targets:
             after = 0
-            while letters := self._next_letters(target, after):
+            while True:
+                with self._view.reading(target) as conn:
+                    letters = self._group.letters(self._view, conn, after=after, limit=STEP, only_open=True)
+                if not letters:
+                    break
                 after = letters[-1]["place"]
                 if ids := [str(row["id"]) for row in letters if row["buried_at"] < self._started_at[target.name]]:
                     self.done += change_letters(self._view, "redrive", ids, target)
                     self.total = max(self.done, self.total)
-
-    def _next_letters(self, target: Target, after: int) -> list[Row]:
-        with self._view.reading(target) as conn:
-            return self._group.letters(self._view, conn, after=after, limit=STEP, only_open=True)
 
 
 def discard_group(view: View) -> Done:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.routing import Route
 
-from headrace.actions import Pause, list_pauses
+from headrace.actions import list_pauses
 from headrace.core import Conflict, Forbidden, HeadraceError, Invalid, safe_line
 from headrace.db import Connection, Shards, Target
 from headrace.definitions import Definition, DefinitionKind, Field, list_actions
@@ -50,22 +50,14 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """What a change affects, such as keys that start afresh."""
-
-    text: str
-    mood: str
-    """good or warn."""
-
-
-@dataclass(frozen=True)
 class Plan(Generic[D]):
     """What applying would change."""
 
     definition: D
     changes: Sequence[Row]
     meaning: str | None
-    effect: Effect | None
+    effect: Row | None
+    """What the change affects, such as keys that start afresh: its text, and its mood, good or warn."""
     findings: Sequence[Finding]
     details: Mapping[str, object]
     """What the template of the kind shows."""
@@ -194,11 +186,13 @@ class DefinitionPages(Generic[D]):
         noun = self.kind.noun
         found = view.each_shard(view.bind(self.kind.list_all, name=name))
         states = [(shard, state) for shard, part in found for state in part]
-        versions = self._versions(view, name)
+        has_versions = self.kind.version_type is not None
+        versions = view.each_shard(view.bind(self.kind.versions, name))[0][1] if has_versions else []
         if not states and not versions:
             raise self.kind.unknown(f"there is no {noun} {name!r} in namespace {view.namespace!r}")
         state = states[0][1] if states else None
-        pauses = [pause for _, parts in view.each_shard(lambda conn: self._pauses(conn, view, name)) for pause in parts]
+        pauses = [pause for _, parts in view.each_shard(view.bind(list_pauses)) for pause in parts]
+        pauses = [pause for pause in pauses if (pause.kind, pause.name) == (noun, name)]
         tables, details = self.show_details(view, name, states)
         values = {
             "noun": noun,
@@ -222,15 +216,6 @@ class DefinitionPages(Generic[D]):
                 Table("versions", [Column(name) for name in names], [to_row(version) for version in versions[::-1]]),
             ]
         return Page(f"{noun}.html", name, tables=tables, values=values)
-
-    def _versions(self, view: View, name: str) -> list[Any]:
-        if self.kind.version_type is None:
-            return []
-        return view.each_shard(view.bind(self.kind.versions, name))[0][1]
-
-    def _pauses(self, conn: Connection, view: View, name: str) -> list[Pause]:
-        pauses = list_pauses(conn, namespace=view.namespace)
-        return [pause for pause in pauses if (pause.kind, pause.name) == (self.kind.noun, name)]
 
     def _facts(self, view: View, state: Any) -> list[tuple[str, object]]:
         definition = self.kind.definition(state)
@@ -333,7 +318,7 @@ class DefinitionPages(Generic[D]):
         self.kind.check(definition)
         changes = compare(self.kind, self.to_text, before, definition) if before is not None else []
         meaning = self.kind.meaning(before, definition) if before is not None else None
-        effect: Effect | None = None
+        effect: Row | None = None
         findings: list[Finding] = []
         # Only what goes on is renewed while the page is open.
         if not view.query.get("live"):
@@ -383,26 +368,22 @@ class DefinitionPages(Generic[D]):
                 raise Conflict(f"{noun} {name} was changed meanwhile{version}")
             return self._write(conn, view, definition, before, stored.source)
 
-        results = view.change(
-            f"{noun}.alter" if stamp else f"{noun}.create",
-            name,
-            act,
-            state=lambda conn: self._audited(conn, view, name),
-            targets=self._targets(view, definition, target),
-        )
+        state_of = lambda conn: self._audited(conn, view, name)  # noqa: E731
+        what, targets = "alter" if stamp else "create", self._targets(view, definition, target)
+        results = view.change(f"{noun}.{what}", name, act, state=state_of, targets=targets)
         effect = self._effect(results)
         done = f"{noun} {name} {'changed' if stamp else 'created'}"
-        return Done(f"{done}: {effect.text}" if effect else f"{done}{self.applied_hint}", self.url(view, name))
+        return Done(f"{done}: {effect['text']}" if effect else f"{done}{self.applied_hint}", self.url(view, name))
 
-    def _effect(self, results: Sequence[tuple[str, Mapping[str, int]]]) -> Effect | None:
+    def _effect(self, results: Sequence[tuple[str, Mapping[str, int]]]) -> Row | None:
         total: Counter[str] = Counter()
         for _, counts in results:
             total.update(counts)
         return self.describe_effect(total) if any(counts for _, counts in results) else None
 
-    def describe_effect(self, counts: Mapping[str, int]) -> Effect:
+    def describe_effect(self, counts: Mapping[str, int]) -> Row:
         """What a change affects, by the counts that the store gives."""
-        return Effect(", ".join(f"{count} {what}" for what, count in counts.items()), "warn")
+        return {"text": ", ".join(f"{count} {what}" for what, count in counts.items()), "mood": "warn"}
 
     def _audited(self, conn: Connection, view: View, name: str) -> object:
         """What the audit keeps of a definition before and after a change; None where there is none."""

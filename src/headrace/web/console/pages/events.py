@@ -7,7 +7,7 @@ written as escapes: a terminal would act on them."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -88,7 +88,10 @@ def list_events(view: View) -> Page | Response:
         # Shown above the filter, so that it can be corrected.
         view.error = str(error)
         rows = EventFilter()
-    shown = _merge(parts, words)
+    shown = [(shard, event) for shard, part in parts for event in part.events]
+    if len(parts) > 1:
+        shown.sort(key=lambda pair: pair[1].appended_at, reverse=not words.start)
+    shown = shown[: words.limit]
     columns = [*(column.name for column in STORED_COLUMNS), *(["answer"] if rows.condition else [])]
     table = Table(
         "events", columns, [{"shard": shard, **event.values(), "answer": event.answer} for shard, event in shown], title="Events"
@@ -158,14 +161,6 @@ def _grow(before: Slice, new: Slice, limit: int) -> Slice | None:
     )
 
 
-def _merge(parts: Sequence[tuple[str, Slice]], words: Query) -> list[tuple[str, ShownEvent]]:
-    """Events of all shards, in the order of their times."""
-    events = [(shard, event) for shard, part in parts for event in part.events]
-    if len(parts) > 1:
-        events.sort(key=lambda pair: pair[1].appended_at, reverse=not words.start)
-    return events[: words.limit]
-
-
 def _row(view: View, words: Query, rows: EventFilter, shard: str, event: ShownEvent) -> Row:
     """What the template shows of an event. The row that is open also has the clauses of the condition and the whole payload."""
     place = f"{shard}/{event.position}" if len(view.shards) > 1 else str(event.position)
@@ -222,7 +217,10 @@ def publish_form(view: View) -> Page | Response:
             fields |= _fields_of(view, fields["topic"], source)
     # The id is made here: a form that is sent twice publishes one event.
     fields["id"] = fields["id"] or str(uuid7())
-    snippets = publish_snippets(view, fields["topic"], fields["type"], fields["key"] or None, _one_line(fields["payload"]))
+    payload = fields["payload"]
+    with suppress(Invalid):
+        payload = exact_json(decode_json(payload), indent=False)
+    snippets = publish_snippets(view, fields["topic"], fields["type"], fields["key"] or None, payload)
     values = {
         "fields": fields,
         "topics": view.topic_names(),
@@ -267,13 +265,6 @@ def _fields_of(view: View, topic: str, event: StoredEvent) -> dict[str, str]:
     headers = decode_json(event.headers)
     marked = {**(headers if isinstance(headers, dict) else {}), REPLAY_HEADER: f"{topic}/{event.position}"}
     return {"type": event.type, "key": event.key or "", "payload": exact_json(payload), "headers": exact_json(marked)}
-
-
-def _one_line(text: str) -> str:
-    try:
-        return exact_json(decode_json(text), indent=False)
-    except Invalid:
-        return text
 
 
 def _headers(text: str) -> Mapping[str, JSON]:

@@ -81,8 +81,14 @@ class RelayPages(DefinitionPages[Relay]):
         return list(dict.fromkeys(finding for _, part in view.each_shard(read_findings) for finding in part))
 
     def plan_details(self, view: View, definition: Relay, before: Relay | None) -> tuple[list[Table], dict[str, object]]:
+        def run(conn: Connection) -> RelayBacktest:
+            statement = "select h.position from headrace.log_head(headrace.topic_id(%s, %s)) h"
+            row = conn.execute(statement, (definition.topic, view.namespace)).fetchone()
+            first = max((row[0] if row else 0) - BACKTEST_EVENTS, 0) + 1
+            return backtest_relay(conn, definition, start=str(first), samples=3, namespace=view.namespace)
+
         # Numbers of messages and bytes would tell what is in a hidden field, by the condition and the mapping that are typed here.
-        backtests = [] if view.hidden_fields else view.each_shard(lambda conn: _backtest(conn, view, definition))
+        backtests = [] if view.hidden_fields else view.each_shard(run)
         return [], {"backtests": backtests}
 
 
@@ -90,14 +96,6 @@ def _lags(view: View) -> dict[tuple[str, str], Row]:
     """The lag of each relay's consumer, by shard and name."""
     cursors = groupby(read_cursors(view), key=lambda row: (row["shard"], row["topic"], row["consumer"]))
     return {(row["shard"], row["consumer"]): row for _, parts in cursors if (row := summarize(list(parts)))}
-
-
-def _backtest(conn: Connection, view: View, relay: Relay) -> RelayBacktest:
-    row = conn.execute(
-        "select h.position from headrace.log_head(headrace.topic_id(%s, %s)) h", (relay.topic, view.namespace)
-    ).fetchone()
-    first = max((row[0] if row else 0) - BACKTEST_EVENTS, 0) + 1
-    return backtest_relay(conn, relay, start=str(first), samples=3, namespace=view.namespace)
 
 
 ROUTES = RelayPages().routes()
