@@ -91,12 +91,10 @@ class DefinitionGroup:
         return {**options, **self.options}
 
     def columns(self) -> list[Column]:
-        """The columns of a definition."""
         by_name = {own.name: own for own in self.kind.fields}
         return [_field_column(by_name[one]) if isinstance(one, str) else one for one in self.listed]
 
     def of_definition(self, column: Column) -> Column:
-        """A column of a definition as one of its state."""
         heading = column if isinstance(column, str) else column[0]
         return heading, lambda state: cells([column], self.kind.definition(state))[0]
 
@@ -111,7 +109,6 @@ def _field_column(own: Field) -> Column:
 
 
 def _option(own: Field, *, altering: bool, is_argument: bool) -> OptionType:
-    """The option or argument of a field."""
     type_ = str if own.is_json or own.base is timedelta else own.base
     is_required = own.is_required and not altering
     text = f"{own.help.rstrip('.')}, or @FILE." if own.is_long else own.help

@@ -229,8 +229,6 @@ def read_text(argument: str) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one analysis."""
-
     check: str
     level: Level
     message: str
@@ -317,7 +315,6 @@ class PatternRun:
 
 
 def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s: float | None) -> PatternRun:
-    """Runs the events, then advances the time to `until_s`."""
     table = ecl.compile(pattern)
     results = ecl.run_events(pattern, events)
     steps = [

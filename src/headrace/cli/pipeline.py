@@ -104,7 +104,6 @@ class _Progress:
             self._note()
 
     def add(self, batch: BatchDone) -> None:
-        """Adds a committed batch."""
         if self._json:
             json_line(msgspec.to_builtins(batch) | {"events": batch.events})
             return

@@ -148,7 +148,6 @@ def _publish_batch(router: Router, events: Iterator[Event]) -> Iterator[int]:
 
 
 def _batches(events: Iterator[Event], size: int) -> Iterator[Iterator[Event]]:
-    """Splits the events into batches, each read only while it is published."""
     for first in events:
         yield chain([first], islice(events, size - 1))
 

@@ -61,7 +61,6 @@ class Session:
         return lambda conn: function(conn, *arguments, **options, namespace=self.namespace)  # type: ignore[arg-type]
 
     def on_every_shard(self, action: Callable[[Connection], T]) -> list[T]:
-        """Runs an action on every database and returns the results."""
         return [action(conn) for _, conn in self.shards()]
 
     def collect(self, read: Callable[[Connection], Iterable[T]]) -> list[tuple[Target, T]]:
@@ -156,7 +155,6 @@ def _change_text(value: object) -> str:
 
 
 def facts_table(title: str, target: Target | None, facts: Mapping[str, object]) -> Table:
-    """A table with a line for each fact about one object."""
     rows = [
         (name.replace("_", " "), to_json(value) if isinstance(value, dict | list) else format_value(value))
         for name, value in facts.items()
@@ -215,7 +213,6 @@ def exit_codes(*, as_json: bool) -> Iterator[None]:
 
 
 def _print_warning(notice: psycopg.errors.Diagnostic) -> None:
-    """Prints a warning of the database to standard error."""
     if notice.severity_nonlocalized == "WARNING":
         note(f"warning: {notice.message_primary}" + (f". {notice.message_hint}" if notice.message_hint else ""))
 

@@ -232,7 +232,6 @@ def _implies_type(alternative: Alternative, predicates: list[str]) -> bool:
 
 
 def _present(name: str, predicate: str) -> str:
-    """The property is there, and the predicate is true for it."""
     return f"exists(@.{json.dumps(name)} ? ({predicate}))"
 
 

@@ -49,7 +49,6 @@ class Violation:
 
 
 def find_violations(validator: Any, payload: JsonValue) -> list[Violation]:
-    """What of a payload breaks a schema."""
     violations: list[Violation] = []
     for error in validator.iter_errors(payload):
         path = "".join(map(pointer_step, error.instance_path))

@@ -23,12 +23,10 @@ class RowKey(models.TextField):  # type: ignore[type-arg]
         super().__init__(primary_key=True, editable=False)
 
     def deconstruct(self) -> Any:
-        """As Django's migrations write it down."""
         name, path, _arguments, _options = super().deconstruct()
         return name, path, list(self.columns), {}
 
     def get_col(self, alias: Any, output_field: Any = None) -> Any:
-        """What a query selects and compares for this field."""
         return _JoinedColumns(alias, self, output_field)
 
 

@@ -139,7 +139,6 @@ class HeadraceBackend(BaseTaskBackend):
 
 
 def action_name(queue: str) -> str:
-    """The action of the tasks of a queue."""
     return f"django-task:{queue}"
 
 
@@ -239,7 +238,6 @@ def _task_result(
 
 
 def _add_history(result: TaskResult[Any], attempts: Sequence[Attempt], results: Sequence[Result]) -> None:
-    """Adds the failed attempts of the action and how it ended."""
     starts = [attempt.failed_at - timedelta(seconds=attempt.duration_s or 0) for attempt in attempts]
     workers = [str(attempt.node_id) for attempt in attempts]
     for attempt in attempts:

@@ -73,18 +73,15 @@ class MessagingInstruments:
         )
 
     def record_sent(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """Records an operation of a publisher."""
         self._operation_duration.record(duration_s, attributes)
         # Only the histogram has the type among its attributes.
         self._sent_messages.add(messages, {name: attributes[name] for name in attributes if name != OPERATION_TYPE})
 
     def record_received(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """Records a read of the log."""
         self._operation_duration.record(duration_s, {**attributes, OPERATION_TYPE: "receive"})
         self._consumed_messages.add(messages, attributes)
 
     def record_processed(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """Records a call of handlers."""
         self._process_duration.record(duration_s, attributes)
         self._consumed_messages.add(messages, attributes)
 

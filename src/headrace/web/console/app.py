@@ -142,7 +142,6 @@ def _wrong_method(_request: Request, _error: Exception) -> Response:
 
 
 def show_sign_in(view: View) -> Page:
-    """The form for the token."""
     is_token = isinstance(view.site.settings.login, TokenLogin)
     return Page("sign_in.html", "Sign in", values={"is_token": is_token, "next": _next(view)}, is_live=False)
 

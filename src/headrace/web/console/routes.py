@@ -128,7 +128,6 @@ class ChangeEndpoint:
 
 
 def read(path: str, function: Reader) -> Route:
-    """The route of a page."""
     return Route(path, ReadEndpoint(function).answer, methods=["GET"], name=path)
 
 
@@ -169,7 +168,6 @@ def is_own_form(request: Request, form: Mapping[str, str], csrf: str) -> bool:
 
 
 def status_of(error: HeadraceError) -> int:
-    """The HTTP status of an error."""
     for kind, status in ((NotFound, 404), (Forbidden, 403), (Conflict, 409), (Invalid, 422), (DatabaseUnavailable, 503)):
         if isinstance(error, kind):
             return status

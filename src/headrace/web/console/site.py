@@ -271,8 +271,6 @@ class _Cached:
 
 
 class Site:
-    """What all requests share."""
-
     def __init__(self, databases: Databases, settings: ConsoleSettings, templates: Environment, navigation: Navigation) -> None:
         self.databases = databases
         self.ended_sessions = EndedSessions(databases)

@@ -64,7 +64,6 @@ class Column:
 
 
 def wide(names: str) -> Column:
-    """Columns that narrow screens do not show."""
     return Column(names, wide=True)
 
 
@@ -137,7 +136,6 @@ class Table:
 
 
 def to_row(value: object) -> Row:
-    """A frozen value of the library as a row."""
     if isinstance(value, Mapping):
         return value
     if is_dataclass(value) and not isinstance(value, type):

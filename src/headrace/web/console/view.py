@@ -117,7 +117,6 @@ class View:
 
     @property
     def targets(self) -> list[Target]:
-        """The selected shards."""
         databases = self.site.databases
         return [databases.target(self.shard)] if self.shard else list(databases.targets.values())
 

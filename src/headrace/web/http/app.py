@@ -40,7 +40,6 @@ HEALTH_S = 2.0
 
 
 def build_app(targets: Sequence[Target], settings: IngestSettings) -> Starlette:
-    """The application for some databases."""
     ingest = Ingest(targets, settings)
 
     @asynccontextmanager
@@ -72,8 +71,6 @@ def build_app(targets: Sequence[Target], settings: IngestSettings) -> Starlette:
 
 
 class Ingest:
-    """The endpoints."""
-
     def __init__(self, targets: Sequence[Target], settings: IngestSettings) -> None:
         self._settings = settings
         self._databases = Databases(targets, settings)

@@ -166,7 +166,6 @@ class Authenticator:
 
 
 async def _find_tokens(database: Database, digests: Sequence[bytes]) -> dict[bytes, TokenRights]:
-    """The tokens that there are, by their digests."""
     async with database.connection(NOBODY) as conn:
         with map_database_errors():
             cursor = await conn.cursor(row_factory=class_row(TokenRights)).execute(

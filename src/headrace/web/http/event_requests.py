@@ -118,7 +118,6 @@ def parse_request(
 
 
 def _content_type(value: str | None) -> tuple[str, str]:
-    """The media type and its charset, in lower case."""
     media_type, *parameters = (value or "").lower().split(";")
     pairs = (parameter.strip().partition("=") for parameter in parameters)
     charset = next((text.strip("\"' ") for name, _, text in pairs if name == "charset"), "")
@@ -216,7 +215,6 @@ class Publication:
 
 
 async def publish_request(database: Database, token: TokenRights, topic: str, request: EventRequest) -> Publication:
-    """Publishes the events of a request and commits."""
     if request.idempotency_key is None:
         async with database.connection(token.namespace) as conn:
             return Publication(await publish_events(conn, request.events, token.namespace))
@@ -269,8 +267,6 @@ class ServedHook(Hook):
 
 @dataclass(frozen=True)
 class ReadyHook:
-    """A hook with its scheme, its mapping and its secrets."""
-
     hook: ServedHook
     scheme: SignatureScheme
     mapping: EventMapping

@@ -327,12 +327,10 @@ def _check_range(after: int, oldest: int, newest: int) -> None:
 
 
 def page_json(page: EventPage) -> bytes:
-    """An answer to GET."""
     return b'{"events":[' + b",".join(event.json for event in page.events) + f'],"next":{page.next}}}'.encode()
 
 
 def page_cloudevents(page: EventPage, topic: str) -> bytes:
-    """An answer to GET as a batch of CloudEvents."""
     return ("[" + ",".join(event.to_cloudevent(topic) for event in page.events) + "]").encode()
 
 

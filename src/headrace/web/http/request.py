@@ -68,8 +68,6 @@ _STATUSES: tuple[tuple[type[HeadraceError], int], ...] = (
 
 
 class Problem(Exception):
-    """An answer that is an error."""
-
     def __init__(self, status: int, detail: str, *, error: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status = status
@@ -169,8 +167,6 @@ class Headers:
 
 
 class BodyReader:
-    """Reads the bodies of one process."""
-
     def __init__(self, settings: IngestSettings) -> None:
         self._settings = settings
         self._buffered: Counter[Hashable] = Counter()

@@ -198,8 +198,6 @@ class Webhook:
 
 @dataclass(frozen=True)
 class EventMapping:
-    """The templates of a hook."""
-
     type: str
     key: str | None = None
     id: str | None = None

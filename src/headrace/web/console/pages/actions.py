@@ -173,7 +173,6 @@ def change_selected(view: View) -> Done:
 
 
 def pause(view: View) -> Done:
-    """Pauses or resumes the queue, or the actions of a name."""
     name, is_pause = view.text("action"), view.form.get("what") != "resume"
     kind: actions.PauseKind = "action" if name else "queue"
     call = actions.pause if is_pause else actions.resume

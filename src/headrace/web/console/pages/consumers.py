@@ -55,7 +55,6 @@ def lag_table(view: View, *, topic: str | None = None) -> Table:
 
 
 def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
-    """The consumers that are most behind."""
     slowest = sorted(rows, key=lambda row: (-row["lag_s"], -row["lag_events"]))[:count]
     name = Column("name", "consumer", link=view.link("/consumers", "topic", "consumer"))
     columns = (name, "state lag_events lag_s", Column("trend", kind="spark"))
@@ -170,7 +169,6 @@ def _move_table(moves: Sequence[Row]) -> Table:
 
 
 def pause(view: View) -> Done:
-    """Pauses a consumer, on every selected shard."""
     reason = view.text("reason") or None
     _change(view, "pause", view.bind(pause_, "consumer", _names(view)[2], reason=reason), {"reason": reason})
     return _done(view, " is paused")
@@ -265,7 +263,6 @@ def _names(view: View) -> tuple[str, str, str]:
 
 
 def _read_policy(view: View) -> consume.Failure:
-    """The failure policy that a form asks for."""
     policy, attempts = view.choice("on_failure", POLICIES), view.whole_number("attempts")
     if policy == "stop":
         return consume.Failure.stop()
@@ -279,7 +276,6 @@ def _no_handler(_event: LoggedEvent, _conn: Connection) -> None:
 
 
 def _settings_facts(settings: consume.ConsumerSettings) -> list[tuple[str, object]]:
-    """The settings in words."""
     facts: list[tuple[str, object]] = [
         ("Order", "by partition" if settings.ordered_by == "partition" else "the whole topic"),
         ("When its handler fails", _policy_words(settings)),
@@ -301,7 +297,6 @@ def _policy_words(settings: consume.ConsumerSettings) -> str:
 
 
 def _settings_fields(settings: consume.ConsumerSettings) -> dict[str, str]:
-    """The settings as the fields of the form."""
     is_stop = settings.when_exhausted == "stop" and settings.attempts_max == 1
     return {
         "on_failure": "dead-letter" if settings.when_exhausted == "dead_letter" else "stop" if is_stop else "retry",

@@ -55,8 +55,6 @@ class Drawing:
 
 @dataclass(frozen=True)
 class ShardState:
-    """A correlator on one shard."""
-
     state: correlators.CorrelatorState
     compiled: bytes | None
     """The table that runs; None until a node has compiled it."""
@@ -68,8 +66,6 @@ class ShardState:
 
 
 class CorrelatorPages(DefinitionPages[Correlator]):
-    """The pages of correlators."""
-
     kind = CORRELATORS
     listed = ("topic", "key", "pattern", "outputs")
     example = "headrace correlator create fraud --topic bank --pattern @fraud.ecl --action alarm=CALL"

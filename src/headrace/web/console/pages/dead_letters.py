@@ -294,7 +294,6 @@ def _letter_page(view: View, preview: str | None) -> Page:
 
 
 def edit(view: View) -> Done | Page:
-    """Shows what an edit changes, then writes it."""
     letter_id, text = view.path["letter"], view.form.get("payload", "")
     target, letter = find_letter(view, letter_id)
     # Exactly as it was typed, so that no digit is lost.
@@ -316,7 +315,6 @@ def edit(view: View) -> Done | Page:
 
 
 def change_letter(view: View, what: str) -> Done:
-    """Redrives or discards one letter."""
     letter_id = view.path["letter"]
     if what == "discard" and view.form.get("confirm") != "yes":
         raise Invalid("confirm that this dead letter may be discarded")

@@ -111,7 +111,6 @@ class DefinitionPages(Generic[D]):
         return [], {}
 
     def choices(self, view: View, field: Field, text: str) -> Sequence[str]:
-        """What can be chosen for a field."""
         if field.name == "topic":
             known = [topic for topic in view.topic_names() if self.is_topic_any or not topic.startswith("headrace.")]
             return known if text in known or not text else [*known, text]
@@ -131,17 +130,14 @@ class DefinitionPages(Generic[D]):
         return field.from_text(text)
 
     def find(self, view: View, definition: D) -> list[Finding]:
-        """What it reads that the schemas do not have."""
         return []
 
     def plan_details(self, view: View, definition: D, before: D | None) -> tuple[list[Table], dict[str, object]]:
-        """Tables and values of the plan."""
         return [], {}
 
     # The pages
 
     def list_all(self, view: View) -> Page:
-        """All definitions of the namespace."""
         noun = self.kind.noun
         found = view.each_shard(view.bind(self.kind.list_all))
         states = [(shard, state) for shard, part in found for state in part]
@@ -272,7 +268,6 @@ class DefinitionPages(Generic[D]):
     form_template: ClassVar[str] = "definition_edit.html"
 
     def form_values(self, view: View, plan: Plan[D] | None) -> dict[str, object]:
-        """Further values of the form's template."""
         return {}
 
     def is_form_live(self, plan: Plan[D] | None) -> bool:
@@ -394,7 +389,6 @@ class DefinitionPages(Generic[D]):
         return None
 
     def pause(self, view: View) -> Done:
-        """Pauses a definition, on every selected shard that has it."""
         reason = view.text("reason") or None
         name, _ = self.change(
             view, "pause", lambda conn, name: self.kind.pause(conn, name, reason=reason, namespace=view.namespace)
@@ -402,7 +396,6 @@ class DefinitionPages(Generic[D]):
         return Done(f"{self.kind.noun} {name} is paused{self.paused_hint and f': {self.paused_hint}'}", self.url(view, name))
 
     def resume(self, view: View) -> Done:
-        """Lets a paused definition go on."""
         name, counts = self.change(view, "resume", lambda conn, name: self.kind.resume(conn, name, namespace=view.namespace))
         return Done(f"{self.kind.noun} {name} goes on{self.resumed_hint(sum(counts))}", self.url(view, name))
 
@@ -427,7 +420,6 @@ class DefinitionPages(Generic[D]):
         return name, [result for _, result in results]
 
     def form_name(self, view: View) -> str:
-        """The name in a form of one button."""
         name = view.form.get(self.kind.noun, "")
         if not name:
             raise Invalid(f"name the {self.kind.noun}")

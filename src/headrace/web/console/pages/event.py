@@ -41,8 +41,6 @@ TREE_S = 0.06
 
 @dataclass
 class TreeNode:
-    """A node of the tree."""
-
     kind: str
     label: str
     url: str = ""
@@ -133,7 +131,6 @@ def _read_part(view: View, conn: Connection, history: EventHistory) -> HistoryPa
 
 
 def _part(view: View, part: HistoryPart) -> Row:
-    """What the template shows of an event in one topic."""
     history = part.history
     place = {"topic": history.topic, **view.on_shard(part.shard)}
     republish = None
@@ -210,7 +207,6 @@ def _consumer_table(view: View, parts: list[HistoryPart]) -> Table:
 
 
 def _timeline_table(view: View, parts: list[HistoryPart]) -> Table:
-    """The export of the timeline."""
     rows = [
         {"shard": part.shard, "at": entry.at, "kind": entry.kind, "title": entry.title, "note": entry.note}
         for part in parts

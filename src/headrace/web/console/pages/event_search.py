@@ -75,7 +75,6 @@ class Query:
 
     @classmethod
     def from_view(cls, view: View) -> Query:
-        """The query of a request."""
         get = view.query.get
         types = tuple(dict.fromkeys(name for name in get("type", "").replace(",", " ").split() if name))
         limit = get("limit", "")
@@ -94,8 +93,6 @@ class Query:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events a page shows."""
-
     types: tuple[str, ...] = ()
     key: str | None = None
     condition: Condition | None = None
@@ -120,8 +117,6 @@ class ShownEvent(StoredEvent[Json, Mapping[str, Json]]):
 
 @dataclass
 class Slice:
-    """What a search brought."""
-
     span: StoredRange
     """The whole topic: archive and log."""
     events: list[ShownEvent] = field(default_factory=list)

@@ -69,7 +69,6 @@ class Tail:
 
 
 def list_events(view: View) -> Page | Response:
-    """The events of a topic that pass a filter."""
     topics = view.topic_names()
     words = Query.from_view(view)
     if not words.topic and topics:
@@ -286,7 +285,6 @@ Snippet: TypeAlias = tuple[str, str]
 
 
 def read_snippets(view: View, words: Query) -> list[Snippet]:
-    """Ways to read the events of a view."""
     url = f"{view.request.scope['scheme']}://{view.request.headers['host']}{view.page_path}"
     _, _, parameters = view.here(format="json", show=None).partition("?")
     curl = ["curl", "-H", '"Authorization: Bearer $HEADRACE_TOKEN"'] if view.user.role else ["curl"]

@@ -24,7 +24,6 @@ CREATED = (wide("created_at"), Column("created_by", "by", wide=True))
 
 
 def list_hooks(view: View) -> Page:
-    """All hooks of the namespace."""
     rows = [
         {**row, "state": "active" if row["active"] else "disabled", "path": hook_path(row["namespace"], row["hook"])}
         for row in view.collect(view.bind(ingest.list_hooks))
@@ -74,7 +73,6 @@ def create_hook_form(view: View) -> Page:
 
 
 def create_hook(view: View) -> Done:
-    """Creates a hook on every selected shard."""
     form = {name: value.strip() for name, value in view.form.items()}
     name = form.get("hook", "")
     secrets = form.get("secrets", "").replace(",", " ").split()
@@ -182,7 +180,6 @@ def _rate(text: str) -> float | None:
 
 
 def revoke_token(view: View) -> Done:
-    """Ends a token on every selected shard."""
     name = view.path["token"]
 
     def state(conn: Connection) -> object:

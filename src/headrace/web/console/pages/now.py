@@ -49,7 +49,6 @@ PLACES = {
 
 
 def show(view: View) -> Page:
-    """The first page."""
     consumers = lag_table(view)
     findings = sorted(_findings(view, consumers.rows), key=lambda finding: (finding["level"] != "problem", finding["check"]))
     topics = view.collect(view.bind(log.list_topics))
@@ -178,7 +177,6 @@ def _scrape(view: View, target: Target) -> list[Sample]:
 
 
 def show_nodes(view: View) -> Page:
-    """Nodes, what fails in them, pipelines and shards."""
     tables = (_node_table(view), _failure_table(view), _pipeline_table(view), _batch_table(view), _shard_table(view))
     return Page("nodes.html", "Nodes", tables=tables)
 
@@ -239,7 +237,6 @@ def _shard_table(view: View) -> Table:
 
 
 def forget(view: View) -> Done:
-    """Removes lost nodes from the list."""
     counts = view.change("node.forget", "lost nodes", view.bind(forget_nodes))
     return Done(f"{sum(count for _, count in counts)} lost nodes forgotten", view.url("/nodes"))
 

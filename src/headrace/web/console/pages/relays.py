@@ -20,8 +20,6 @@ BACKTEST_EVENTS = 1_000
 
 
 class RelayPages(DefinitionPages[Relay]):
-    """The pages of relays."""
-
     kind = RELAYS
     listed = ("topic", "target", "condition")
     example = "headrace relay create crm --topic orders --target webhook -o url=https://crm.example/hook -o secret=env:CRM"

@@ -51,8 +51,6 @@ TRIAL_ROWS_MAX = 15
 
 
 class RulePages(DefinitionPages[Rule]):
-    """The pages of rules."""
-
     kind = RULES
     listed = ("topic", "event_type", "condition", "action")
     example = "headrace rule create large --topic orders --event-type order.placed --action REVIEW"

@@ -20,8 +20,6 @@ NEXT_TICKS = 10
 
 
 class SchedulePages(DefinitionPages[ScheduleDefinition]):
-    """The pages of schedules."""
-
     kind = SCHEDULES
     listed = ("zone", "topic", "type")
     example = "headrace schedule create nightly '30 2 * * *' --zone Europe/Berlin --topic orders --type report.due"
@@ -86,7 +84,6 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
         return super().edit_form(view)
 
     def run(self, view: View) -> Done:
-        """Publishes the event of a schedule now."""
         name, [event_id] = self.change(view, "run", lambda conn, name: schedules.run_now(conn, name, namespace=view.namespace))
         return Done(f"schedule {name} published event {event_id}", self.url(view, name))
 

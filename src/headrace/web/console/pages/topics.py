@@ -22,7 +22,6 @@ FOREVER = "forever"
 
 
 def list_topics(view: View) -> Page:
-    """All topics of the namespace."""
     rows = view.collect(view.bind(log.list_topics))
     columns = (
         Column("topic", link=view.link("/topics", "topic")),
@@ -67,7 +66,6 @@ def create_form(view: View) -> Page:
 
 
 def create(view: View) -> Done:
-    """Creates a topic on every selected shard."""
     name = view.text("topic")
 
     def act(conn: Connection) -> int:
@@ -147,7 +145,6 @@ def erase(view: View) -> Done | Page:
 
 
 def busiest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
-    """The topics with the highest rates."""
     busiest = sorted(_with_rates(view, rows), key=lambda row: -(row["rate_now"] or 0))[:count]
     topic = Column("topic", link=view.link("/topics", "topic"))
     columns = (topic, "events", Column("rate_now", "events/s"), Column("rate", "last 30 min", kind="spark"))
