@@ -40,7 +40,7 @@ from headrace.lang.condition.shapes import Constants, bound_to_spark, parameteri
 from headrace.lang.condition.spark_printer import field_to_spark, to_spark
 from headrace.lang.condition.spark_printer import literal as spark_literal
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text, micros_of, moment_of, moment_text
-from headrace.lang.condition.text_patterns import RegexDialect, RegexError, regex_text
+from headrace.lang.condition.text_patterns import RegexDialect, RegexError, regex_example, regex_text
 from headrace.lang.condition.tree import (
     Between,
     Compare,
@@ -126,6 +126,7 @@ __all__ = [
     "postgres_literal",
     "python_engine",
     "read_sample",
+    "regex_example",
     "regex_text",
     "run_cases",
     "sample_rows",

@@ -11,6 +11,7 @@ length of text times length of pattern."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -49,10 +50,12 @@ class RegexError(Diagnostic):
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """An alternative as text that all engines read alike, and how many ways there are to match it from one character on."""
+    """An alternative as text that all engines read alike, how many ways there are to match it from one character on, and a short text
+    that it matches."""
 
     text: str
     ways: int
+    example: str
     at_start: bool = False
     at_end: bool = False
 
@@ -61,6 +64,7 @@ _DIGIT = (("0", "9"),)
 _WORD = (("0", "9"), ("A", "Z"), ("_", "_"), ("a", "z"))
 _SPACE = (("\t", "\r"), (" ", " "))
 _CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_USUAL = "a0A-_ .:/@+é~\n\t" + "".join(map(chr, range(32, 127)))
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r"}
 _BOUND_ALLOWED = f"{{m}}, {{m,}} or {{m,n}} with m <= n <= {REGEX_REPEAT_MAX}"
 
@@ -82,6 +86,11 @@ def check_regex(pattern: str) -> None:
             f"the pattern may take {steps:.0e} steps on a text of {REGEX_SUBJECT_CHARS_MAX} characters",
             f"{REGEX_STEPS_MAX:.0e} steps: use fewer * + {{m,n}} and alternatives, or begin with ^",
         )
+
+
+def regex_example(pattern: str) -> str:
+    """A short text in which the pattern occurs."""
+    return _parse(pattern)[0].example
 
 
 @lru_cache(maxsize=1024)
@@ -112,11 +121,12 @@ class _RegexParser:
     def branch(self) -> _Branch:
         begin = self.at
         at_start = self.accept("^")
-        text, ways = "", 1
+        text, ways, example = "", 1, ""
         while self.peek() not in ("", "|", ")", "$"):
             item = self.item()
             text += item.text
             ways *= item.ways
+            example += item.example
         at_end = self.accept("$")
         if self.depth and (at_start or at_end):
             raise RegexError(begin, "^ or $ inside a group")
@@ -124,7 +134,7 @@ class _RegexParser:
             raise RegexError(self.at, "$ in the middle of the pattern")
         if not text and not (at_start and at_end):
             raise RegexError(begin, "an empty alternative")
-        return _Branch(text, ways, at_start, at_end)
+        return _Branch(text, ways, example, at_start, at_end)
 
     def item(self) -> _Branch:
         """A group or a class of characters, with its quantifier."""
@@ -136,11 +146,12 @@ class _RegexParser:
             raise RegexError(self.at, "a repetition of a repetition")
         if branches is None:
             ways = REGEX_SUBJECT_CHARS_MAX if high is None else high - low + 1
-            return _Branch(text + _quantifier_text(low, high), ways)
+            return _Branch(text + _quantifier_text(low, high), ways, _example_char(text) * low)
         if (low, high) not in ((1, 1), (0, 1)):
             raise RegexError(begin, "a repeated group")
         text = f"(?:{'|'.join(branch.text for branch in branches)})"
-        return _Branch(text + ("?" if low == 0 else ""), sum(branch.ways for branch in branches) + (1 - low))
+        ways = sum(branch.ways for branch in branches) + (1 - low)
+        return _Branch(text + ("?" if low == 0 else ""), ways, branches[0].example * low)
 
     def group(self) -> tuple[_Branch, ...]:
         self.depth += 1
@@ -248,6 +259,13 @@ class _RegexParser:
 def escape_char(char: str) -> str:
     """One literal character: ASCII marks by number, which no engine can read as syntax."""
     return char if not char.isascii() or char.isalnum() else f"\\u{ord(char):04x}"
+
+
+def _example_char(text: str) -> str:
+    """A character that the text of one character or class matches, a usual one if there is one."""
+    if text.startswith("\\u"):
+        return chr(int(text[2:], 16))
+    return next((char for char in _USUAL if re.fullmatch(text, char)), "") if text.startswith(("[", ".")) else text
 
 
 def _quantifier_text(low: int, high: int | None) -> str:
