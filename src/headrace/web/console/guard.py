@@ -58,7 +58,11 @@ class Guard:
         scope["headrace.user"] = user
         scope["headrace.is_signed_in"] = partial(self._is_signed_in, request, user)
         response = self._reject(request, user)
-        renewed = session.cookie if session and response is None and _is_used(request, session) else None
+        path = _root_and_path(request)[1]
+        # An open page that renews itself is no sign of somebody in front of it.
+        is_used = path not in OPEN_PATHS and not path.startswith("/static/") and "live" not in request.query_params
+        is_due = session is not None and response is None and is_used and session.age_s >= RENEW_S
+        renewed = session.cookie if session and is_due else None
         # A token that the browser did not have yet cannot be in a form: requests without the cookie never change anything.
         scope["headrace.csrf"] = csrf
 
@@ -123,13 +127,6 @@ def _root_and_path(request: Request) -> tuple[str, str]:
     root = str(request.scope.get("root_path", "")).rstrip("/")
     # Of the scope, never of request.url: that one is built from the Host header, which the client chooses.
     return root, str(request.scope["path"]).removeprefix(root)
-
-
-def _is_used(request: Request, session: Session) -> bool:
-    """True if somebody asked for a page and the cookie is due. An open page that renews itself is no sign of somebody in front of it."""
-    path = _root_and_path(request)[1]
-    is_page = path not in OPEN_PATHS and not path.startswith("/static/") and "live" not in request.query_params
-    return is_page and session.age_s >= RENEW_S
 
 
 def _cookie(scope: Scope, name: str, value: str, *, max_age_s: int | None = None) -> str:

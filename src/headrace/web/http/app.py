@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
-from headrace.web.http.authentication import Authenticator, TokenRights
+from headrace.web.http.authentication import Authenticator
 from headrace.web.http.databases import NOBODY, Database, Databases, client_address
 from headrace.web.http.event_requests import (
     BATCH,
@@ -119,7 +119,16 @@ class Ingest:
         token.require("read", topic)
         self._authenticator.limit(token).take(1)
         accept = (headers.get("accept") or "").lower()
-        wanted = self._event_query(token, topic, parameters, headers.get("last-event-id"))
+        types = parameters.get("types")
+        wanted = EventQuery(
+            namespace=token.namespace,
+            topic=topic,
+            after=_start(headers.get("last-event-id") or parameters.get("after", "earliest")),
+            limit=int(_number(parameters, "limit", 100, 1, self._settings.read_limit_max)),
+            types=tuple(types.split(",")[:100]) if types else None,
+            granted_types=None if token.event_types is None else tuple(token.event_types),
+            key=parameters.get("key"),
+        )
         reader = self._readers[database]
         wait_s = _number(parameters, "wait_s", 0, 0, self._settings.wait_s_max)
         with ExitStack() as place:
@@ -173,20 +182,6 @@ class Ingest:
             except DatabaseUnavailable:
                 continue
         return await ask(last)
-
-    def _event_query(
-        self, token: TokenRights, topic: str, parameters: Mapping[str, str], last_event_id: str | None
-    ) -> EventQuery:
-        types = parameters.get("types")
-        return EventQuery(
-            namespace=token.namespace,
-            topic=topic,
-            after=_start(last_event_id or parameters.get("after", "earliest")),
-            limit=int(_number(parameters, "limit", 100, 1, self._settings.read_limit_max)),
-            types=tuple(types.split(",")[:100]) if types else None,
-            granted_types=None if token.event_types is None else tuple(token.event_types),
-            key=parameters.get("key"),
-        )
 
 
 def _created(publication: Publication) -> Response:

@@ -196,7 +196,8 @@ class BodyReader:
                     held += len(chunk)
                     self._buffered[sender] += len(chunk)
                     chunks.append(chunk)
-                    if self._is_full(sender):
+                    total, maximum = self._buffered.total(), self._settings.buffered_bytes_max
+                    if total > maximum or (total > 0.75 * maximum and self._buffered[sender] > SMALL_PART * maximum):
                         raise unavailable("the server receives too many large requests now; nothing was published, try again")
         except TimeoutError:
             raise Problem(
@@ -211,10 +212,6 @@ class BodyReader:
         if size > limit:
             raise self._too_large(f"{size} or more")
         return b"".join(chunks)
-
-    def _is_full(self, sender: Hashable) -> bool:
-        limit, total = self._settings.buffered_bytes_max, self._buffered.total()
-        return total > limit or (total > 0.75 * limit and self._buffered[sender] > SMALL_PART * limit)
 
     def _too_large(self, size: str) -> Problem:
         return Problem(

@@ -17,7 +17,7 @@ from headrace.definitions.schemas import Finding
 from headrace.lang import ecl
 from headrace.lang.condition import fields_of, parse_scalar
 from headrace.lang.ecl import Trace
-from headrace.web.console.pages.definitions import DefinitionPages
+from headrace.web.console.pages.definitions import DefinitionPages, Details
 from headrace.web.console.pages.rules import find_on_shards
 from headrace.web.console.tables import Column, Row, Table, wide
 from headrace.web.console.texts import MASK, format_number, format_seconds, is_hidden
@@ -95,9 +95,7 @@ class CorrelatorPages(DefinitionPages[Correlator]):
     def find(self, view: View, definition: Correlator) -> list[Finding]:
         return find_on_shards(view, ecl.typed_conditions(ecl.parse(definition.pattern)))
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, CorrelatorState]]
-    ) -> tuple[list[Table], dict[str, object]]:
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, CorrelatorState]]) -> Details:
         hides_keys = _hides_keys(view, [state.correlator for _, state in states])
         key = None if hides_keys else view.query.get("key")
         outputs = view.collect(view.bind(correlators.list_correlations, name, key=key or None, limit=OUTPUT_ROWS))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -29,6 +29,8 @@ from headrace.web.console.view import Done, Page, View
 
 D = TypeVar("D", bound=Definition)
 T = TypeVar("T")
+Details: TypeAlias = tuple[list[Table], dict[str, object]]
+"""The tables and the values of a kind's own template."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ class DefinitionPages(Generic[D]):
         """What the page of one says of it beyond its fields."""
         return []
 
-    def show_details(self, view: View, name: str, states: Sequence[tuple[str, Any]]) -> tuple[list[Table], dict[str, object]]:
-        """The tables and the values of the kind's own template; `states` by shard, none for one that was dropped."""
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, Any]]) -> Details:
+        """What the page of one shows besides; `states` by shard, none for one that was dropped."""
         return [], {}
 
     def choices(self, view: View, field: Field, text: str) -> Sequence[str]:
@@ -132,7 +134,7 @@ class DefinitionPages(Generic[D]):
     def find(self, view: View, definition: D) -> list[Finding]:
         return []
 
-    def plan_details(self, view: View, definition: D, before: D | None) -> tuple[list[Table], dict[str, object]]:
+    def plan_details(self, view: View, definition: D, before: D | None) -> Details:
         return [], {}
 
     # The pages

@@ -11,7 +11,7 @@ from headrace.definitions import Field
 from headrace.definitions.schemas import Finding, RelayFields, find_in_relay
 from headrace.relays import RELAYS, TARGETS, Relay, RelayBacktest, RelayState, backtest_relay
 from headrace.web.console.pages.consumers import CURSOR_COLUMNS, consumer_url, read_cursors, summarize
-from headrace.web.console.pages.definitions import DefinitionPages
+from headrace.web.console.pages.definitions import DefinitionPages, Details
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import View
 
@@ -57,9 +57,7 @@ class RelayPages(DefinitionPages[Relay]):
             return list(dict.fromkeys([*TARGETS.names(), *([text] if text else [])]))
         return super().choices(view, field, text)
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, RelayState]]
-    ) -> tuple[list[Table], dict[str, object]]:
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, RelayState]]) -> Details:
         if not states:
             return [], {"consumer_url": None, "word": "dropped"}
         relay, state = states[0][1].relay, states[0][1]
@@ -78,7 +76,7 @@ class RelayPages(DefinitionPages[Relay]):
 
         return list(dict.fromkeys(finding for _, part in view.each_shard(read_findings) for finding in part))
 
-    def plan_details(self, view: View, definition: Relay, before: Relay | None) -> tuple[list[Table], dict[str, object]]:
+    def plan_details(self, view: View, definition: Relay, before: Relay | None) -> Details:
         def run(conn: Connection) -> RelayBacktest:
             statement = "select h.position from headrace.log_head(headrace.topic_id(%s, %s)) h"
             row = conn.execute(statement, (definition.topic, view.namespace)).fetchone()

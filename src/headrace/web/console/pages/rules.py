@@ -22,7 +22,7 @@ from headrace.definitions.schemas import Finding, find_in_conditions
 from headrace.lang.condition import Condition, ConditionError, explain, parse, to_python
 from headrace.log.archive import RowFilter, StoredRange, find_stored_range, read_stored_events
 from headrace.rules import RULES, Rule, RuleState
-from headrace.web.console.pages.definitions import DefinitionPages, Plan
+from headrace.web.console.pages.definitions import DefinitionPages, Details, Plan
 from headrace.web.console.pages.event_search import (
     EventFilter,
     EventReader,
@@ -63,9 +63,7 @@ class RulePages(DefinitionPages[Rule]):
     def resumed_hint(self, count: int) -> str:
         return f"; {count} actions were held"
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, RuleState]]
-    ) -> tuple[list[Table], dict[str, object]]:
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, RuleState]]) -> Details:
         firings = view.fetch("rule_firings", rule=name, limit=FIRINGS_MAX)
         values: dict[str, object] = {
             "series": [("firings", buckets([row["fired_at"] for row in firings], datetime.now(UTC)))] if firings else [],
@@ -87,7 +85,7 @@ class RulePages(DefinitionPages[Rule]):
     def find(self, view: View, definition: Rule) -> list[Finding]:
         return find_on_shards(view, [(definition.event_type, definition.condition)])
 
-    def plan_details(self, view: View, definition: Rule, before: Rule | None) -> tuple[list[Table], dict[str, object]]:
+    def plan_details(self, view: View, definition: Rule, before: Rule | None) -> Details:
         details: dict[str, Any] = {"trial": None, "backtest": None, "is_running": False}
         tables: list[Table] = []
         if not view.query.get("live"):

@@ -10,7 +10,7 @@ from headrace import schedules
 from headrace.core import Forbidden
 from headrace.db import Connection, fetch_value
 from headrace.schedules import SCHEDULES, Schedule, ScheduleDefinition
-from headrace.web.console.pages.definitions import DefinitionPages
+from headrace.web.console.pages.definitions import DefinitionPages, Details
 from headrace.web.console.routes import change
 from headrace.web.console.tables import Column, Row, Table, to_row
 from headrace.web.console.view import Done, Page, View
@@ -45,9 +45,7 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
     def facts(self, view: View, state: Schedule) -> list[tuple[str, object]]:
         return [("Fired by", "pg_cron" if state.by_cron else "nodes")]
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, Schedule]]
-    ) -> tuple[list[Table], dict[str, object]]:
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, Schedule]]) -> Details:
         schedule = states[0][1]
 
         def read_ticks(conn: Connection) -> tuple[list[schedules.Tick], list[datetime], datetime]:
