@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headrace.definitions.schemas.parsing import types_of
-from headrace.definitions.schemas.patterns import postgres_pattern
 from headrace.definitions.schemas.value_set import (
     Alternative,
     Array,
@@ -30,6 +29,7 @@ from headrace.definitions.schemas.value_set import (
     canonical,
     json_type,
     pointer_step,
+    postgres_pattern,
 )
 
 LENGTH_MAX: Final = 255

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
 
-from headrace.core import Invalid, InvalidSchema, NotFound, UnknownSchema
+from headrace.core import IncompatibleSchema, Invalid, InvalidSchema, NotFound, UnknownSchema
 from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
-from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
+from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility
 from headrace.definitions.schemas.database_check import database_check
 from headrace.definitions.schemas.definitions import DefinitionFinding, findings_on_definitions, types_by_topic
 from headrace.definitions.schemas.inference import infer_schema
@@ -147,7 +147,11 @@ def set_schema(
         raise Invalid(f"validation {validation!r} does not exist; choose {', '.join(VALIDATIONS)}")
     check = check_schema(conn, event_type, schema, compatibility=compatibility, namespace=namespace)
     if check.breaks and not force:
-        raise incompatible(event_type, check.against_version, check.compatibility, check.breaks)
+        lines = "\n".join(f"  {entry}" for entry in check.breaks)
+        raise IncompatibleSchema(
+            f"the schema of {event_type} is not {check.compatibility} compatible with version {check.against_version}:\n{lines}\n"
+            "change the schema, or set it with force"
+        )
     text = schema if isinstance(schema, str) else json.dumps(schema)
     parameters = {
         "event_type": event_type,

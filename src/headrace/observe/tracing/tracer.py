@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
 from opentelemetry.context import Context, attach, detach
-from opentelemetry.metrics import get_meter
+from opentelemetry.metrics import Counter, Histogram, get_meter
 from opentelemetry.trace import (
     Link,
     Span,
@@ -41,6 +41,7 @@ from headrace.observe.tracing.context import (
     read_trace_context,
 )
 
+OperationType: TypeAlias = Literal["send", "receive", "process"]
 OPERATION_TYPE = "messaging.operation.type"
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """The conventions advise these."""
@@ -51,39 +52,39 @@ class MessagingInstruments:
 
     def __init__(self) -> None:
         meter = get_meter("headrace")
-        self._operation_duration = meter.create_histogram(
+        operation_duration = meter.create_histogram(
             "messaging.client.operation.duration",
             unit="s",
             description="Time that publishing events, sending an action or reading the log took.",
             explicit_bucket_boundaries_advisory=BUCKETS_S,
         )
-        self._sent_messages = meter.create_counter(
+        sent = meter.create_counter(
             "messaging.client.sent.messages", unit="{message}", description="Events published and actions sent."
         )
-        self._consumed_messages = meter.create_counter(
+        consumed = meter.create_counter(
             "messaging.client.consumed.messages",
             unit="{message}",
             description="Events and actions delivered to handlers, and events read from the log.",
         )
-        self._process_duration = meter.create_histogram(
+        process_duration = meter.create_histogram(
             "messaging.process.duration",
             unit="s",
             description="Time that a handler took for an event, a batch or an action.",
             explicit_bucket_boundaries_advisory=BUCKETS_S,
         )
 
-    def record_sent(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        self._operation_duration.record(duration_s, attributes)
-        # Only the histogram has the type among its attributes.
-        self._sent_messages.add(messages, {name: attributes[name] for name in attributes if name != OPERATION_TYPE})
+        self._by_operation: Mapping[OperationType, tuple[Histogram, Counter]] = {
+            "send": (operation_duration, sent),
+            "receive": (operation_duration, consumed),
+            "process": (process_duration, consumed),
+        }
 
-    def record_received(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        self._operation_duration.record(duration_s, {**attributes, OPERATION_TYPE: "receive"})
-        self._consumed_messages.add(messages, attributes)
-
-    def record_processed(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        self._process_duration.record(duration_s, attributes)
-        self._consumed_messages.add(messages, attributes)
+    def record(self, operation: OperationType, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
+        histogram, counter = self._by_operation[operation]
+        # Only the first histogram has the type among its attributes.
+        typed = attributes if operation == "process" else {**attributes, OPERATION_TYPE: operation}
+        histogram.record(duration_s, typed)
+        counter.add(messages, attributes)
 
 
 @cache
@@ -195,7 +196,7 @@ class MessageTracer:
                 if failure:
                     names["error.type"] = mark_error(span, failure)
                 span.end()
-                self._instruments.record_received(time.perf_counter() - started, len(events), names)
+                self._instruments.record("receive", time.perf_counter() - started, len(events), names)
 
     def _links(self, messages: Sequence[Message], *, is_batch: bool) -> list[Link]:
         """Links to the creation of the first messages, and to what led to it."""
@@ -219,11 +220,7 @@ class MessageTracer:
         is_created: bool,
     ) -> Iterator[None]:
         """A span around the sending of messages, some of which have a context of their own; with its metrics."""
-        names = {
-            "messaging.system": "headrace",
-            "messaging.operation.name": operation,
-            OPERATION_TYPE: "send",
-        }
+        names = {"messaging.system": "headrace", "messaging.operation.name": operation}
         if destination is not None:
             names["messaging.destination.name"] = destination
         started = time.perf_counter()
@@ -231,7 +228,7 @@ class MessageTracer:
             operation if destination is None else f"{operation} {destination}",
             # Without a message that it creates, the span is not the one that consumers link to.
             kind=SpanKind.PRODUCER if is_created else SpanKind.CLIENT,
-            attributes={**names, **attributes},
+            attributes={**names, OPERATION_TYPE: "send", **attributes},
             links=[Link(self._span_context(context)) for context in own[:LINKS_MAX]],
             record_exception=False,
             set_status_on_exception=False,
@@ -242,7 +239,7 @@ class MessageTracer:
                 names["error.type"] = mark_error(span, error)
                 raise
             finally:
-                self._instruments.record_sent(time.perf_counter() - started, messages, names)
+                self._instruments.record("send", time.perf_counter() - started, messages, names)
 
     def _with_context(self, headers: Mapping[str, JSON], own: TraceContext | None) -> TracedHeaders:
         """The headers with the context of the current span, unless they have one of their own; a malformed one is dropped."""
@@ -286,7 +283,7 @@ class ProcessSpan:
         if error is not None and not isinstance(error, Discard):
             self._names["error.type"] = mark_error(self._span, error)
         self._span.end()
-        self._instruments.record_processed(time.perf_counter() - self._started, self._messages, self._names)
+        self._instruments.record("process", time.perf_counter() - self._started, self._messages, self._names)
 
 
 def mark_error(span: Span, error: BaseException) -> str:

@@ -179,17 +179,6 @@ def _next(view: View) -> str:
     return wanted if is_own else home
 
 
-PATHS = {
-    "topic": "/topics/{}",
-    "consumer": "/consumers/{}",
-    "rule": "/rules/{}",
-    "correlator": "/correlators/{}",
-    "schedule": "/schedules/{}",
-    "action": "/actions?action={}",
-}
-"""The page of each kind of object."""
-
-
 def search(view: View) -> Response:
     """Pages and objects whose names contain a text, as JSON: kind, label and address. For an id, its event or action."""
     text = view.query.get("q", "").strip()[:100]
@@ -206,15 +195,10 @@ def search(view: View) -> Response:
     if text:
         for row in view.fetch("find_names", text=text):
             kind, name = row["kind"], row["name"]
-            results[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
+            path = quote(name, safe="/" if kind == "consumer" else "")
+            url = view.url("/actions", action=name) if kind == "action" else view.url(f"/{kind}s/{path}")
+            results[kind, name] = {"kind": kind, "label": cell_text(name), "url": url}
     return JSONResponse([*pages, *list(results.values())[:50]])
-
-
-def _url(view: View, kind: str, name: str) -> str:
-    path, separator, parameter = PATHS[kind].partition("?")
-    if separator:
-        return view.url(path, **{parameter.partition("=")[0]: name})
-    return view.url(path.format(quote(name, safe="/" if kind == "consumer" else "")))
 
 
 ROUTES = (
