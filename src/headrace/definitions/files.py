@@ -103,14 +103,13 @@ def _read_entry(place: str, kind: AnyKind, entry: object) -> Definition:
     if missing := [field.name for field in kind.fields if field.is_required and field.name not in entry]:
         raise InvalidDefinitionFile(f"{place}: missing required field `{missing[0]}`")
     values: dict[str, object] = {}
-    for field in kind.fields:
-        try:
-            if field.name in entry:
-                values[field.name] = field.from_entry(entry[field.name])
-        except msgspec.ValidationError as error:
-            raise InvalidDefinitionFile(f"{place}: {field.name}: {error}") from None
+    present = [field for field in kind.fields if field.name in entry]
     try:
+        for field in present:
+            values[field.name] = field.from_entry(entry[field.name])
         definition: Definition = kind.definition_type(**values)
+    except msgspec.ValidationError as error:
+        raise InvalidDefinitionFile(f"{place}: {field.name}: {error}") from None
     except HeadraceError as error:
         error.add_note(f"in {place}")
         raise
