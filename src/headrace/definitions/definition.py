@@ -143,6 +143,7 @@ class Field:
         return value if self.read is None or value is None else self.read(value)
 
     def to_json(self, value: Any) -> Any:
+        """A value of JSON as it is stored."""
         return value if self.write is None or value is None else self.write(value)
 
     def summarize(self, value: Any) -> Any:

@@ -216,10 +216,12 @@ class DefinitionKind(Generic[AnyDefinition, State, Version]):
         return [StoredDefinition(self.definition(state), state.source) for state in self.list_all(conn, namespace=namespace)]
 
     def definition(self, state: State) -> AnyDefinition:
+        """The definition of a state."""
         definition: AnyDefinition = getattr(state, self.noun)
         return definition
 
     def build_state(self, values: dict[str, Any], rest: dict[str, Any]) -> State:
+        """A state of the values of the fields and the other columns."""
         return self.state_type(**{self.noun: self.definition_type(**values)}, **rest)
 
     def unknown_name(self, conn: Connection, name: str, namespace: str | None) -> NotFound:

@@ -105,6 +105,7 @@ _BY_NAME = {family.name: family for family in FAMILIES}
 
 
 def metric_family(name: str) -> Family:
+    """The family with a name."""
     return _BY_NAME[name]
 
 

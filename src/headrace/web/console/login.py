@@ -100,6 +100,7 @@ class TokenLogin:
         return Session(self.users[digest], _digest(nonce), start + SESSION_S, now - issued, renewed)
 
     def user_of(self, token: str) -> User | None:
+        """The user of a token."""
         digest = _matching(self.users, lambda digest: digest, _digest(token.strip()))
         return None if digest is None else self.users[digest]
 

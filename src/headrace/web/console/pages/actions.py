@@ -176,11 +176,7 @@ def pause(view: View) -> Done:
     name, is_pause = view.text("action"), view.form.get("what") != "resume"
     kind: actions.PauseKind = "action" if name else "queue"
     call = actions.pause if is_pause else actions.resume
-    view.change(
-        f"{kind}.{'pause' if is_pause else 'resume'}",
-        name or view.namespace,
-        view.bind(call, kind, name),
-    )
+    view.change(f"{kind}.{'pause' if is_pause else 'resume'}", name or view.namespace, view.bind(call, kind, name))
     subject = f"action {name}" if name else "the queue"
     return Done(f"{subject} {'is paused' if is_pause else 'goes on'}", view.url("/actions", action=name))
 
