@@ -56,10 +56,6 @@ class Done:
     url: str
 
 
-class _Undo(Exception):
-    """Rolls a preview back."""
-
-
 class View:
     """One request: who asks, for which shards and which namespace."""
 
@@ -235,12 +231,8 @@ class View:
         """Runs something on every selected shard as the person's role, and rolls it back."""
         results = []
         for target in targets or self.targets:
-            try:
-                with self._transaction(target, read_only=False) as conn:
-                    result = act(conn)
-                    raise _Undo
-            except _Undo:
-                results.append((target.name, result))
+            with self._transaction(target, read_only=False) as conn, conn.transaction(force_rollback=True):
+                results.append((target.name, act(conn)))
         return results
 
     @property

@@ -276,24 +276,22 @@ def _no_handler(_event: LoggedEvent, _conn: Connection) -> None:
 
 
 def _settings_facts(settings: consume.ConsumerSettings) -> list[tuple[str, object]]:
+    attempts = settings.attempts_max
+    if settings.when_exhausted == "dead_letter":
+        policy = f"{attempts} attempts, then the dead letters" if attempts != 1 else "the event is moved to the dead letters"
+    elif attempts == 1:
+        policy = "the partition stops"
+    else:
+        policy = "it is retried for ever" if attempts is None else f"{attempts} attempts, then the partition stops"
     facts: list[tuple[str, object]] = [
         ("Order", "by partition" if settings.ordered_by == "partition" else "the whole topic"),
-        ("When its handler fails", _policy_words(settings)),
+        ("When its handler fails", policy),
         ("Condition", settings.condition or "none: it gets all events"),
         ("Created", settings.created_at),
     ]
     if settings.condition:
         facts.insert(3, ("State of the condition", settings.condition_status))
     return facts
-
-
-def _policy_words(settings: consume.ConsumerSettings) -> str:
-    attempts = settings.attempts_max
-    if settings.when_exhausted == "dead_letter":
-        return f"{attempts} attempts, then the dead letters" if attempts != 1 else "the event is moved to the dead letters"
-    if attempts == 1:
-        return "the partition stops"
-    return "it is retried for ever" if attempts is None else f"{attempts} attempts, then the partition stops"
 
 
 def _settings_fields(settings: consume.ConsumerSettings) -> dict[str, str]:

@@ -22,9 +22,9 @@ from headrace.core import Conflict, Forbidden, HeadraceError, Invalid, safe_line
 from headrace.db import Connection, Shards, Target
 from headrace.definitions import Definition, DefinitionKind, Field, list_actions
 from headrace.definitions.schemas import Finding
-from headrace.web.console.pages.versions import compare, describe_versions
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Row, Table, to_row
+from headrace.web.console.texts import diff_words
 from headrace.web.console.view import Done, Page, View
 
 D = TypeVar("D", bound=Definition)
@@ -147,10 +147,11 @@ class DefinitionPages(Generic[D]):
             {**self._row(shard, state), **others} for (shard, state), others in zip(states, self.rows(view, states), strict=True)
         ]
         fields = {field.name: field for field in self.kind.fields}
+        link = Column("topic", link=view.link("/topics", "topic"))
         columns = [
             Column(noun, link=lambda row: self.url(view, row[noun])),
             "state",
-            *(_list_column(view, fields[name]) for name in self.listed),
+            *(link if name == "topic" else _list_column(fields[name]) for name in self.listed),
             *self.columns(view),
             *([Column("version", wide=True)] if self.kind.version_type else []),
             Column("problem", wide=True),
@@ -162,13 +163,12 @@ class DefinitionPages(Generic[D]):
     def _row(self, shard: str, state: Any) -> Row:
         definition = self.kind.definition(state)
         problem = (state.error or getattr(state, "warning", None) or "").strip()
-        others = {name: getattr(state, name, None) for name in ("version", "source", "written_at", "written_by")}
         return {
             "shard": shard,
             self.kind.noun: definition.name,
             "state": self.state_word(state),
             **{field.name: self.list_value(field, getattr(definition, field.name)) for field in self.kind.fields[1:]},
-            **others,
+            **{name: getattr(state, name, None) for name in ("version", "source", "written_at", "written_by")},
             "problem": problem.splitlines()[0] if problem else None,
         }
 
@@ -177,11 +177,8 @@ class DefinitionPages(Generic[D]):
         return " ".join(value.split()) if field.is_long and value else field.to_json(value)
 
     def show(self, view: View) -> Page:
-        """One definition. A dropped one keeps its versions."""
-        return self._show(view, view.path["name"])
-
-    def _show(self, view: View, name: str) -> Page:
-        noun = self.kind.noun
+        """One definition, also after an error of a form of one button. A dropped one keeps its versions."""
+        noun, name = self.kind.noun, view.path.get("name") or self.form_name(view)
         found = view.each_shard(view.bind(self.kind.list_all, name=name))
         states = [(shard, state) for shard, part in found for state in part]
         has_versions = self.kind.version_type is not None
@@ -204,7 +201,7 @@ class DefinitionPages(Generic[D]):
             "pauses": pauses,
             "paused_hint": self.paused_hint,
             "drop_hint": self.drop_hint,
-            "versions": describe_versions(self.kind, self.to_text, versions),
+            "versions": self.describe_versions(versions),
             **details,
         }
         if versions:
@@ -313,7 +310,7 @@ class DefinitionPages(Generic[D]):
     def _plan(self, view: View, definition: D, before: D | None, target: Target | None) -> tuple[Plan[D], list[Table]]:
         """Checks the definition, compares it with the one of today, and tries it. Raises Invalid for what apply would reject."""
         self.kind.check(definition)
-        changes = compare(self.kind, self.to_text, before, definition) if before is not None else []
+        changes = self.compare(before, definition) if before is not None else []
         meaning = self.kind.meaning(before, definition) if before is not None else None
         effect: Row | None = None
         findings: list[Finding] = []
@@ -390,6 +387,32 @@ class DefinitionPages(Generic[D]):
             return {"state": self.state_word(state), "version": getattr(state, "version", None), **fields}
         return None
 
+    def compare(self, before: Any, after: Any) -> list[Row]:
+        """The fields that differ, each with the differences of its text."""
+        return [
+            {"name": field.label, "parts": diff_words(self.to_text(field, old), self.to_text(field, new))}
+            for field in self.kind.fields[1:]
+            for old, new in [(getattr(before, field.name), getattr(after, field.name))]
+            if old != new
+        ]
+
+    def describe_versions(self, versions: Sequence[Any]) -> list[Row]:
+        """The versions, newest first, each with what it changed. A definition that was dropped and created again starts afresh."""
+        texts: list[Row] = []
+        before = None
+        for version in versions:
+            id_ = f"{self.kind.noun}_id"
+            is_new = before is None or getattr(before, id_) != getattr(version, id_)
+            changes = [] if is_new or version.dropped else self.compare(before, version)
+            headline = "dropped" if version.dropped else "created" if is_new else "changed" if changes else "written again"
+            if is_new and not version.dropped:
+                long = [field for field in self.kind.fields if field.is_long]
+                changes = [{"name": field.label, "parts": [(" ", getattr(version, field.name))]} for field in long]
+            own = {name: getattr(version, name, None) for name in ("version", "written_at", "written_by", "status", "error")}
+            texts.append({**own, "positions": _positions(version), "headline": headline, "changes": changes})
+            before = version
+        return texts[::-1]
+
     def pause(self, view: View) -> Done:
         reason = view.text("reason") or None
         name, _ = self.change(
@@ -422,14 +445,9 @@ class DefinitionPages(Generic[D]):
         return name, [result for _, result in results]
 
     def form_name(self, view: View) -> str:
-        name = view.form.get(self.kind.noun, "")
-        if not name:
+        if not (name := view.form.get(self.kind.noun, "")):
             raise Invalid(f"name the {self.kind.noun}")
         return name
-
-    def show_again(self, view: View) -> Page:
-        """The page of one, after an error of a form of one button."""
-        return self._show(view, self.form_name(view))
 
     @cached_property
     def path(self) -> str:
@@ -446,18 +464,16 @@ class DefinitionPages(Generic[D]):
             read(f"{self.path}/-/create", self.create_form),
             read(f"{self.path}/-/edit", self.edit_form),
             change(f"{self.path}/-/apply", self.apply, form=self._form),
-            change(f"{self.path}/-/pause", self.pause, form=self.show_again),
-            change(f"{self.path}/-/resume", self.resume, form=self.show_again),
-            change(f"{self.path}/-/drop", self.drop, form=self.show_again),
+            change(f"{self.path}/-/pause", self.pause, form=self.show),
+            change(f"{self.path}/-/resume", self.resume, form=self.show),
+            change(f"{self.path}/-/drop", self.drop, form=self.show),
             read(f"{self.path}/{{name:path}}", self.show),
         )
 
 
-def _list_column(view: View, field: Field) -> Column:
-    if field.name == "topic":
-        return Column("topic", link=view.link("/topics", "topic"))
+def _list_column(field: Field) -> Column:
     is_code = field.is_long or field.is_json
-    return Column(field.name, field.label, kind="code" if is_code else "text", wide=is_code)
+    return Column(field.name, field.label, kind="code" if is_code else None, wide=is_code)
 
 
 def _is_typed(view: View) -> bool:
@@ -473,3 +489,12 @@ def _stamp(state: Any, definition: Definition) -> str:
     """Which definition a plan was made for: its version, or a digest of what has none."""
     version = getattr(state, "version", None)
     return blake2s(repr(definition).encode(), digest_size=8).hexdigest() if version is None else str(version)
+
+
+def _positions(version: Any) -> str | None:
+    if not hasattr(version, "since_position"):
+        return None
+    if version.since_position is None:
+        return "never active"
+    until = "now" if version.until_position is None else version.until_position
+    return f"active for positions {version.since_position} to {until}"

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.core import Invalid, UnknownHook
+from headrace.core import Invalid
 from headrace.db import Connection
 from headrace.web import http as ingest
 from headrace.web.console.routes import change, read
@@ -38,24 +38,21 @@ def list_hooks(view: View) -> Page:
 def show_hook(view: View) -> Page:
     """One hook: who may send, and how a request becomes an event."""
     name = view.path["hook"]
-    hooks = view.collect(lambda conn: [h for h in ingest.list_hooks(conn, namespace=view.namespace) if h.hook == name])
-    if not hooks:
-        raise UnknownHook(f"there is no hook {name!r} in namespace {view.namespace!r}")
-    hook = hooks[0]
+    _, hook = view.find(view.bind(ingest.get_hook, name))
     facts = [
-        ("Address", f"POST {hook_path(hook['namespace'], name)}"),
-        ("Topic", hook["topic"]),
-        ("Scheme", hook["scheme"]),
-        ("Secrets", ", ".join(hook["secrets"])),
-        ("Signed times count for", f"{hook['window_s']:g} s"),
-        ("Created", hook["created_at"]),
-        ("By", hook["created_by"]),
+        ("Address", f"POST {hook_path(hook.namespace, name)}"),
+        ("Topic", hook.topic),
+        ("Scheme", hook.scheme),
+        ("Secrets", ", ".join(hook.secrets)),
+        ("Signed times count for", f"{hook.window_s:g} s"),
+        ("Created", hook.created_at),
+        ("By", hook.created_by),
     ]
     values = {
         "hook": hook,
-        "state": "active" if hook["active"] else "disabled",
+        "state": "active" if hook.active else "disabled",
         "facts": facts,
-        "mapping": ingest.describe_mapping(hook["scheme"], hook["mapping"]),
+        "mapping": ingest.describe_mapping(hook.scheme, hook.mapping),
         "base": f"/hooks/{quote(name, safe='')}",
     }
     return Page("hook.html", name, values=values)

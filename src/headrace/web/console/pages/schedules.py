@@ -104,4 +104,4 @@ def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[
 
 
 PAGES = SchedulePages()
-ROUTES = (change("/schedules/-/run", PAGES.run, form=PAGES.show_again), *PAGES.routes())
+ROUTES = (change("/schedules/-/run", PAGES.run, form=PAGES.show), *PAGES.routes())
