@@ -12,7 +12,7 @@ import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace import consume
-from headrace.cli.options import DryRun, OptionalTopic, TopicName, Yes
+from headrace.cli.options import DryRun, OptionalTopic, TopicName, Where, Yes
 from headrace.cli.output import Column, console, first_line, json_line, note, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import LoggedEvent, UnknownConsumer
@@ -86,9 +86,7 @@ def create(
     ordered_by: Annotated[OrderedBy, Option(help="One cursor per partition, or one for the topic.")] = "partition",
     on_failure: Annotated[OnFailure, Option(help="What happens when its handler fails.")] = "retry",
     attempts: Annotated[int | None, Option(help="Attempts per event.", show_default="set by the policy")] = None,
-    where: Annotated[
-        str | None, Option(metavar="CONDITION", help="Only events for which a condition is true, as in a rule.")
-    ] = None,
+    where: Where = None,
 ) -> None:
     """Create a consumer before a node runs it, on every shard.
 

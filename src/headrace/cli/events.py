@@ -17,10 +17,10 @@ from uuid import UUID, uuid4
 import msgspec
 from psycopg.types.json import set_json_loads
 from rich.table import Table
-from typer import Argument, BadParameter, Option, Typer
+from typer import BadParameter, Option, Typer
 
 from headrace.cli.consumer import STATE
-from headrace.cli.options import ArchiveFolder, DryRun, From, To, TopicName, Types, Yes
+from headrace.cli.options import ArchiveFolder, DryRun, EventId, From, Keys, To, TopicName, Types, Where, Yes
 from headrace.cli.output import Column, console, first_line, json_line, note, progress_bar, say, table, to_json
 from headrace.cli.session import Session, command, facts_table
 from headrace.consume import seek_position
@@ -75,9 +75,7 @@ def tail_(
     count: Annotated[int | None, Option("-n", min=1, help="With --from: stop after this many; else: how many newest.")] = None,
     types: Types = None,
     key: Annotated[str | None, Option(help="Only events with this key.")] = None,
-    where: Annotated[
-        str | None, Option(metavar="CONDITION", help="Only events for which a condition is true, as in a rule.")
-    ] = None,
+    where: Where = None,
     cloudevent: Annotated[bool, Option("--cloudevent", help="Print CloudEvents 1.0, one per line.")] = False,
 ) -> None:
     """Show the events of a topic with their ids, and follow it.
@@ -162,10 +160,7 @@ def _print_event(session: Session, target: Target, event: LoggedEvent, *, cloude
 
 
 @command(group, "trace")
-def trace(
-    session: Session,
-    event_id: Annotated[UUID, Argument(metavar="EVENT_ID", help="Id of the event.", show_default=False)],
-) -> None:
+def trace(session: Session, event_id: EventId) -> None:
     """Show the history of an event, from the log to the end of its actions.
 
     It lists the place in the log, the id of the publisher's trace, the consumers that have handled it and those that have not,
@@ -242,7 +237,7 @@ def replay_(
     start: From = "earliest",
     end: To = "latest",
     types: Types = None,
-    keys: Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")] = None,
+    keys: Keys = None,
     same_ids: Annotated[bool, Option("--same-ids", help="Keep the ids, and skip events that the topic already has.")] = False,
     rate: Annotated[float | None, Option(min=0.01, help="Limit, in events per second.")] = None,
     name: Annotated[

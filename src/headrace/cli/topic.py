@@ -9,7 +9,7 @@ import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace.cli.consumer import PARTITION, STATE
-from headrace.cli.options import ArchiveFolder, DryRun, From, OptionalTopic, To, TopicName, Types, Yes
+from headrace.cli.options import ArchiveFolder, DryRun, From, Keys, OptionalTopic, To, TopicName, Types, Yes
 from headrace.cli.output import Column, console, note, progress_bar, table
 from headrace.cli.session import Changes, Session, command, facts_table
 from headrace.consume import consumer_lag
@@ -167,7 +167,7 @@ def export(
     start: From = "earliest",
     end: To = "latest",
     types: Types = None,
-    keys: Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")] = None,
+    keys: Keys = None,
     where: Annotated[str | None, Option(help="Only events for which this condition is true.")] = None,
     columns: Annotated[list[str] | None, Option("--column", help="Only this column; repeatable.")] = None,
     format: Annotated[ExportFormat | None, Option(help="Format of the file.", show_default="by its name")] = None,

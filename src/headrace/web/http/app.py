@@ -27,7 +27,7 @@ from headrace.web.http.event_requests import (
     publish_request,
     verify_and_map,
 )
-from headrace.web.http.reading import EventQuery, EventStream, LogReader, Start, page_cloudevents, page_json
+from headrace.web.http.reading import EventQuery, EventStream, LogReader, Start
 from headrace.web.http.request import BodyReader, Headers, Problem, problem_of
 from headrace.web.http.settings import IngestSettings
 
@@ -143,8 +143,10 @@ class Ingest:
             page = await reader.read(wanted, wait_s=wait_s)
         headers_out = {**NO_STORE, "headrace-next": str(page.next)}
         if BATCH in accept:
-            return Response(page_cloudevents(page, topic), headers=headers_out, media_type=BATCH)
-        return Response(page_json(page), headers=headers_out, media_type="application/json")
+            batch = f"[{','.join(event.to_cloudevent(topic) for event in page.events)}]"
+            return Response(batch.encode(), headers=headers_out, media_type=BATCH)
+        body = b'{"events":[' + b",".join(event.json for event in page.events) + f'],"next":{page.next}}}'.encode()
+        return Response(body, headers=headers_out, media_type="application/json")
 
     async def take_webhook(self, request: Request) -> Response:
         namespace = request.path_params.get("namespace", "default")

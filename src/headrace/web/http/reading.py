@@ -326,14 +326,6 @@ def _check_range(after: int, oldest: int, newest: int) -> None:
         )
 
 
-def page_json(page: EventPage) -> bytes:
-    return b'{"events":[' + b",".join(event.json for event in page.events) + f'],"next":{page.next}}}'.encode()
-
-
-def page_cloudevents(page: EventPage, topic: str) -> bytes:
-    return ("[" + ",".join(event.to_cloudevent(topic) for event in page.events) + "]").encode()
-
-
 HEARTBEAT_S = 15.0
 """A comment is sent after this time without an event: proxies close connections that say nothing."""
 SEND_S = 30.0
