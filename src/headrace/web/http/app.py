@@ -7,6 +7,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TypeAlias, TypeVar
+from uuid import UUID
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,7 +22,6 @@ from headrace.web.http.databases import NOBODY, Database, Databases, client_addr
 from headrace.web.http.event_requests import (
     BATCH,
     Hooks,
-    Publication,
     parse_request,
     publish_events,
     publish_request,
@@ -102,7 +102,8 @@ class Ingest:
         if len(self._databases.all) > 1:
             # The token's number differs from shard to shard, and so do its keys.
             token = await self._authenticator.authenticate(authorization, database, address=address)
-        return _created(await publish_request(database, token, topic, event_request))
+        ids, is_replayed = await publish_request(database, token, topic, event_request)
+        return _created(ids, is_replayed=is_replayed)
 
     async def read(self, request: Request) -> ASGIApp:
         topic = request.path_params["topic"]
@@ -159,7 +160,7 @@ class Ingest:
         # After the signature: strangers must not use up the hook's rate.
         self._authenticator.check(("hook", namespace, name), self._settings.rate_per_s).take(1)
         async with self._databases.of_events([event]).connection(namespace) as conn:
-            return _created(Publication(await publish_events(conn, [event], namespace)))
+            return _created(await publish_events(conn, [event], namespace))
 
     async def show_health(self, _request: Request) -> Response:
         """Does every database answer?"""
@@ -186,9 +187,9 @@ class Ingest:
         return await ask(last)
 
 
-def _created(publication: Publication) -> Response:
-    headers = {**NO_STORE, "idempotent-replayed": "true"} if publication.is_replayed else NO_STORE
-    return Response(encode({"ids": [str(id) for id in publication.ids]}), 201, headers, media_type="application/json")
+def _created(ids: Sequence[UUID], *, is_replayed: bool = False) -> Response:
+    headers = {**NO_STORE, "idempotent-replayed": "true"} if is_replayed else NO_STORE
+    return Response(encode({"ids": [str(id) for id in ids]}), 201, headers, media_type="application/json")
 
 
 def _address(request: Request) -> str:

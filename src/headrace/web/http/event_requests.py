@@ -206,18 +206,13 @@ def _idempotency_key(headers: Headers) -> str | None:
     return key
 
 
-@dataclass(frozen=True)
-class Publication:
-    """The ids of the events, and whether an earlier request has published them."""
-
-    ids: Sequence[UUID]
-    is_replayed: bool = False
-
-
-async def publish_request(database: Database, token: TokenRights, topic: str, request: EventRequest) -> Publication:
+async def publish_request(
+    database: Database, token: TokenRights, topic: str, request: EventRequest
+) -> tuple[Sequence[UUID], bool]:
+    """Publishes the events of a request and commits; returns their ids, and whether an earlier request has published them."""
     if request.idempotency_key is None:
         async with database.connection(token.namespace) as conn:
-            return Publication(await publish_events(conn, request.events, token.namespace))
+            return await publish_events(conn, request.events, token.namespace), False
     digest = request.digest(topic)
     # Keys of two tokens have nothing to do with each other. With the digest, because otherwise the holder of another token could take the
     # ids of a request beforehand, which would then count as a repetition.
@@ -234,7 +229,7 @@ async def publish_request(database: Database, token: TokenRights, topic: str, re
         with map_database_errors():
             row = await (await conn.execute("select headrace.publish_once(%s, %s, %s, %s::text::jsonb)", parameters)).fetchone()
     first_ids = row and row[0]
-    return Publication([event.id for event in events]) if first_ids is None else Publication(first_ids, is_replayed=True)
+    return ([event.id for event in events], False) if first_ids is None else (first_ids, True)
 
 
 async def publish_events(conn: AsyncConnection, events: Sequence[Event], namespace: str) -> list[UUID]:
