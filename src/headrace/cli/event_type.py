@@ -17,6 +17,7 @@ from headrace.db import Connection
 from headrace.definitions import list_event_types, register_event_type, unregister_event_type
 from headrace.definitions.schemas import (
     Compatibility,
+    SchemaCheck,
     Style,
     Validation,
     alter_schema,
@@ -111,10 +112,7 @@ def set_(
     (change, *_) = session.on_every_shard(
         session.bind(set_schema, name, text, compatibility=compatibility, validation=validation, force=force)
     )
-    for entry in change.check.findings:
-        note(str(entry))
-    for broken in change.check.breaks:
-        note(f"warning: set by force, although {broken}")
+    _note_findings(change.check)
     if validation in ("warn", "reject") and not change.check.check_is_complete:
         note("warning: the database checks only a part of this schema; publish with schemas=… to check all of it")
     session.done(f"{name} has schema version {change.version}", {"event_type": name, "version": change.version})
@@ -252,3 +250,10 @@ def _read(file: str) -> str:
     if not path.is_file():
         raise NotFound(f"there is no file {file}")
     return path.read_text(encoding="utf-8")
+
+
+def _note_findings(check: SchemaCheck) -> None:
+    for entry in check.findings:
+        note(str(entry))
+    for broken in check.breaks:
+        note(f"warning: set by force, although {broken}")

@@ -19,7 +19,7 @@ from psycopg.types.json import set_json_loads
 from rich.table import Table
 from typer import BadParameter, Option, Typer
 
-from headrace.cli.consumer import STATE
+from headrace.cli.consumer import IDLE
 from headrace.cli.options import ArchiveFolder, DryRun, EventId, From, Keys, To, TopicName, Types, Where, Yes
 from headrace.cli.output import Column, console, first_line, json_line, note, progress_bar, say, table, to_json
 from headrace.cli.session import Session, command, facts_table
@@ -30,7 +30,7 @@ from headrace.definitions.schemas import describe_namespace
 from headrace.lang.condition import Evaluate, Subject, decode_json, parse, to_python
 from headrace.log.archive import RowFilter, find_stored_range, read_stored_events, replay
 from headrace.log.topics import follow_log, get_topic, read_log
-from headrace.observe.history import ActionHistory, EventHistory, event_history
+from headrace.observe.history import ActionHistory, ConsumerProgress, EventHistory, event_history
 
 group = Typer()
 
@@ -192,7 +192,7 @@ def _history_tables(target: Target, history: EventHistory) -> Iterator[Table]:
         yield table([("fails", "what"), ERROR, "failures", "retry_at"], history.obstacles)
     if history.consumers:
         error = ("error", lambda consumer: first_line(consumer.error) if consumer.state in FAILING else None)
-        yield table(["consumer", STATE, ("cursor at", "position"), "retry_at", error], history.consumers)
+        yield table(["consumer", ("state", _consumer_state), ("cursor at", "position"), "retry_at", error], history.consumers)
     if history.evaluations:
         answer = ("answer", lambda rule: ANSWERS[rule.answer] if rule.event_type == history.type else "another type")
         yield table([("rule evaluated", "rule"), "version", "event_type", "condition", answer, "fired"], history.evaluations)
@@ -207,6 +207,10 @@ def _history_tables(target: Target, history: EventHistory) -> Iterator[Table]:
         yield table(
             [("failed action", "action"), "attempt", "failed_at", ERROR, ("followed by", "follows"), "retry_at"], attempts
         )
+
+
+def _consumer_state(consumer: ConsumerProgress) -> str:
+    return IDLE if consumer.state == "idle" else consumer.state
 
 
 def _history_facts(history: EventHistory) -> dict[str, object]:
