@@ -204,14 +204,16 @@ class _Printer:
                 self.collect_rules(alternative.items, f"{path}/*", lambda inner: within(_all_items(inner)))
             case Object():
                 for name, values in alternative.properties.items():
-                    self.collect_rules(
-                        values, f"{path}{pointer_step(name)}", lambda inner, name=name: within(_property(name, inner))
-                    )
+                    self.collect_rules(values, f"{path}{pointer_step(name)}", _inside(name, within))
                 if not _forbids(alternative) and not alternative.additional.is_any:
                     self._add(f"{path}/*", "additionalProperties", self._additional(alternative), within)
 
     def _add(self, path: str, rule: str, predicate: str, wrap: _Wrap) -> None:
         self.rules.append(PayloadRule(path, rule, _statement(wrap(predicate))))
+
+
+def _inside(name: str, wrap: _Wrap) -> _Wrap:
+    return lambda predicate: wrap(_property(name, predicate))
 
 
 def _forbids(alternative: Alternative) -> bool:

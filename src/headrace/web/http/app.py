@@ -220,8 +220,10 @@ def _number(parameters: Mapping[str, str], name: str, default: float, minimum: f
 
 
 def _start(text: str) -> Start:
-    if text == "earliest" or text == "latest":
-        return text
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
     if text.isascii() and text.isdigit() and len(text) <= 18:
         return int(text)
     raise Problem(400, f"after is {text[:20]!r}; give a position, earliest or latest", error="InvalidParameter")

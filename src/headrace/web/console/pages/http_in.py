@@ -144,14 +144,23 @@ def create_token(view: View) -> Page:
     form = {name: value.strip() for name, value in view.form.items()}
     name = form.get("name", "")
     rights = [cast(ingest.Right, right) for right in get_args(ingest.Right) if form.get(right) == "yes"]
-    limits = {"topics": _list(form.get("topics", "")), "event_types": _list(form.get("event_types", ""))}
+    topics, event_types = _list(form.get("topics", "")), _list(form.get("event_types", ""))
     expires_at = _expires_at(form.get("days", ""))
     rate_per_s = _rate(form.get("rate_per_s", ""))
     token = ingest.NewAccessToken.generate()
 
-    details = {"rights": rights, **limits, "expires_at": expires_at, "rate_per_s": rate_per_s}
-    act = view.bind(ingest.create_access_token, name, rights, **limits, expires_at=expires_at, rate_per_s=rate_per_s, token=token)
-    view.change("access_token.create", name, act, details=details)
+    limits = {"topics": topics, "event_types": event_types, "expires_at": expires_at, "rate_per_s": rate_per_s}
+    act = view.bind(
+        ingest.create_access_token,
+        name,
+        rights,
+        topics=topics,
+        event_types=event_types,
+        expires_at=expires_at,
+        rate_per_s=rate_per_s,
+        token=token,
+    )
+    view.change("access_token.create", name, act, details={"rights": rights, **limits})
     values = {"token": token.token, "name": name}
     return Page("access_token_create.html", f"Access token {name}", values=values, is_live=False)
 
