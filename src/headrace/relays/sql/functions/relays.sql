@@ -61,12 +61,10 @@ for each row execute function headrace_internal.relay_written();
 -- After a relay was written: records the new version, keeps its consumer with the failure policy and the condition of the relay, and
 -- notifies the nodes, which compile the condition. A dropped relay ends with its consumer, its cursors and its dead letters, after a running delivery. A relay that is dropped
 -- with its topic leaves no version. Runs as the owner. Locks: the topic row for a new relay, so that 'latest' is a definite position.
--- Calls: record_versions, notify, log_head, add_claims.
+-- Calls: record_versions, keep_consumer, notify.
 create or replace function headrace_internal.relay_changed() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_consumer record;
 begin
     if tg_op = 'DELETE' then
         delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'relay.' || old.relay;
@@ -78,27 +76,8 @@ begin
         if tg_op = 'INSERT' then
             perform from headrace_internal.topic t where t.topic_id = new.topic_id for no key update;
         end if;
-        insert into headrace_internal.consumer as c
-            (topic_id, consumer, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition)
-        values (new.topic_id, 'relay.' || new.relay, new.attempts, new.backoff_s, new.backoff_max_s, new.when_exhausted, new.key_order,
-            nullif(new.condition, 'true'))
-        on conflict on constraint consumer_name_unique do update
-        set attempts_max = excluded.attempts_max, backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s,
-            when_exhausted = excluded.when_exhausted, key_order = excluded.key_order, condition = excluded.condition,
-            filter = case when c.condition = excluded.condition then c.filter end,
-            condition_error = case when c.condition = excluded.condition then c.condition_error end
-        returning c.consumer_id, c.condition is not null and c.filter is null and c.condition_error is null as is_pending
-        into v_consumer;
-        if v_consumer.is_pending then
-            perform headrace_internal.notify('headrace_rule', '');
-        end if;
-        insert into headrace_internal.cursor (consumer_id, partition, position)
-        select v_consumer.consumer_id, p.partition, case when new.start = 'latest'
-            then coalesce((select h.position from headrace.log_head(new.topic_id) h), t.dropped_to) else t.dropped_to end
-        from headrace_internal.topic t cross join generate_series(0, t.partitions - 1) p (partition)
-        where t.topic_id = new.topic_id
-        on conflict on constraint cursor_pkey do nothing;
-        perform headrace_internal.add_claims(new.topic_id);
+        perform headrace_internal.keep_consumer(new.topic_id, 'relay.' || new.relay, new.start, 'partition', new.attempts, new.backoff_s,
+            new.backoff_max_s, new.when_exhausted, new.key_order, nullif(new.condition, 'true'));
     end if;
     perform headrace_internal.notify('headrace_relay', '');
     return null;
