@@ -14,6 +14,10 @@ from (
         and {condition}
 ) e
 
+-- name: appended_at
+-- Selects the log's time of the event at a position.
+select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;
+
 -- name: dropped_to
 -- Selects the last position that retention has dropped from a topic's log. Index: topic_pkey.
 select t.dropped_to from headrace.topic t where t.topic_id = {topic_id}

@@ -12,10 +12,6 @@ where i.correlator_id = %(correlator_id)s
     and i.deadline <= (select coalesce(%(settled)s::timestamptz, headrace.log_clock(%(topic_id)s)))
 limit 1;
 
--- name: appended_at
--- Selects the log's time of the event at a position.
-select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;
-
 -- name: begin_stream
 -- Finds the stream of this name, or creates it, with the correlators it was begun with. Index: stream_name_unique.
 with begun as (

@@ -235,7 +235,9 @@ def _rates(row: Row) -> str | None:
 
 
 def _pipeline_table(view: View) -> Table:
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/pipelines"), {"namespace": view.namespace}))
+    rows = view.collect(
+        lambda conn: fetch_dicts(conn, query("spark/pipeline_states"), {"topic": None, "namespace": view.namespace})
+    )
     columns = (
         Column("topic"),
         Column("state", kind="state"),
