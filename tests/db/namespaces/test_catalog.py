@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from headrace.db import Connection, Level, query
+from headrace.db import Connection, Level
 from tests.db.namespaces.conftest import SignIn
 from tests.db.namespaces.rights import expected_rights
 

@@ -50,7 +50,7 @@ where (%(erasure_id)s::bigint is null or e.erasure_id = %(erasure_id)s)
 order by e.erasure_id desc;
 
 -- name: events
--- Events of a range of the log, oldest first or, with {direction} desc, newest first, with JSON as text so that no digit is lost.
+-- Events of a range of the log in the order of positions, asc or desc ({direction}), with JSON as text so that no digit is lost.
 -- Index: log_position.
 select {stored l as text}
 from headrace.log l
