@@ -230,8 +230,8 @@ declare
 begin
     return query
     select null::integer, null::bigint, count(*) || ' ' || coalesce(max(t.topic_id), 0)
-    from headrace_internal.topic t where t.namespace = v_namespace;
-    return query
+    from headrace_internal.topic t where t.namespace = v_namespace
+    union all
     select d.topic_id, d.consumer_id, null::text from headrace_internal.find_due(v_namespace) d;
 end
 $$;

@@ -23,40 +23,24 @@ as $$
     limit 1
 $$;
 
--- Before a relay is written: finds its topic (HR101), rejects secrets in clear text, and counts a change of its definition as a new
--- version. Name and topic stay: the cursors are those of the topic.
--- Calls: is_same_definition, option_with_clear_secret, topic_id.
-create or replace function headrace_internal.relay_written() returns trigger
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+-- Rejects a relay with a secret in clear text.
+-- Calls: option_with_clear_secret.
+create or replace function headrace_internal.check_relay(p_relay headrace_internal.relay) returns void
+language plpgsql stable
 as $$
 declare
-    v_option text;
+    v_option text := headrace_internal.option_with_clear_secret(p_relay.options);
 begin
-    if tg_op = 'UPDATE' then
-        if (new.namespace, new.relay, new.topic) is distinct from (old.namespace, old.relay, old.topic) then
-            raise exception 'relay "%" keeps its name and its topic', old.relay
-                using errcode = 'HR200', hint = 'Drop it, and create another one.';
-        end if;
-        if headrace_internal.is_same_definition(to_jsonb(old), to_jsonb(new)) then
-            new.topic_id := old.topic_id;
-            return new;
-        end if;
-    end if;
-    v_option := headrace_internal.option_with_clear_secret(new.options);
     if v_option is not null then
-        raise exception 'option "%" of relay "%" has a secret in clear text', v_option, new.relay
+        raise exception 'option "%" of relay "%" has a secret in clear text', v_option, p_relay.relay
             using errcode = 'HR300', hint = 'Refer to it: env:NAME is a variable of the node for this namespace, file:name a file in its folder of secrets.';
     end if;
-    new.topic_id := headrace.topic_id(new.topic, new.namespace);
-    new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
-    new.status := 'pending';
-    new.error := null;
-    return new;
 end
 $$;
 
+-- A change is a new version.
 create or replace trigger relay_written before insert or update on headrace_internal.relay
-for each row execute function headrace_internal.relay_written();
+for each row execute function headrace_internal.definition_written();
 
 -- After a relay was written: records the new version, keeps its consumer with the failure policy and the condition of the relay, and
 -- notifies the nodes, which compile the condition. A dropped relay ends with its consumer, its cursors and its dead letters, after a running delivery. A relay that is dropped
