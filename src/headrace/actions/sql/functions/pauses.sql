@@ -41,8 +41,7 @@ $$;
 create or replace function headrace_internal.hold_paused_actions(p_namespace text) returns void
 language plpgsql volatile
 -- Otherwise the planner may compare every row of the queue with every ctid.
-set enable_seqscan = off
-set jit = off
+set enable_seqscan = off set jit = off
 as $$
 declare
     v_paused text[];

@@ -157,9 +157,7 @@ create or replace function headrace.queue_is_empty(
     p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);

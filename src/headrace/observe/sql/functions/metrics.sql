@@ -6,9 +6,7 @@
 create or replace function headrace_internal.metrics_of_outbox(p_namespaces text[])
 returns table (metric text, labels text[], value double precision)
 language plpgsql stable
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_topics integer[] := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));
@@ -70,9 +68,7 @@ $$;
 create or replace function headrace_internal.metrics_of_queues(p_namespaces text[], p_prepare boolean)
 returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_namespace text;
@@ -160,9 +156,7 @@ $$;
 create or replace function headrace_internal.metrics_of_rules(p_namespaces text[], p_known jsonb)
 returns table (metric text, labels text[], value double precision)
 language plpgsql stable
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_topic record;
@@ -203,9 +197,7 @@ $$;
 -- Locks nothing but what reading locks.
 -- Calls: above_namespaces, metrics_of_log, metrics_of_outbox, metrics_of_queues, metrics_of_rules.
 create or replace function headrace.metrics(
-    p_known     jsonb default '{}',
-    p_log_bytes boolean default true,
-    p_caller    headrace_internal.caller default current_user
+    p_known jsonb default '{}', p_log_bytes boolean default true, p_caller headrace_internal.caller default current_user
 ) returns table (metric text, labels text[], value double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
