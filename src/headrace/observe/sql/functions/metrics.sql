@@ -103,10 +103,7 @@ begin
                         group by 1) s), '{}')
             $sql$, v_queue, v_namespace);
         v_states := headrace_internal.query_value('headrace_metrics_queue_' || v_queue::oid, v_query, p_prepare);
-        metric := 'headrace_action_wait_seconds';
-        labels := array[v_namespace];
-        value := (v_states ->> 'oldest')::double precision;
-        return next;
+        return query select 'headrace_action_wait_seconds', array[v_namespace], (v_states ->> 'oldest')::double precision;
         v_states := v_states - 'oldest';
         if (v_states ->> 'due')::bigint = 1000 then
             v_states := v_states || jsonb_build_object('due', greatest(1000, pg_stat_get_live_tuples(v_queue) - (
@@ -169,9 +166,7 @@ begin
         cross join lateral (select (p_known ->> ('rules ' || t.topic_id))::bigint as after) a
         where t.namespace = any (p_namespaces)
     loop
-        metric := 'headrace_known';
-        labels := array['rules ' || v_topic.topic_id, v_topic.upto::text];
-        return next;
+        return query select 'headrace_known', array['rules ' || v_topic.topic_id, v_topic.upto::text], null::double precision;
         if v_topic.after < v_topic.upto then
             return query
             select 'headrace_rule_firings_total', array[v_topic.namespace, v_topic.topic, v.rule], sum(f.firings)::double precision
