@@ -111,13 +111,6 @@ left join lateral (
 where c.topic_id = %(topic_id)s and (c.consumer = 'headrace.rules' or t.correlator_id is not null)
 order by c.consumer_id;
 
--- name: pipeline_correlator
--- Selects a correlator's version with its compiled table, if it is the active one. Index: correlator_table_pkey.
-select v.correlator as name, v.version, v.pattern, v.key, t.compiled, v.evidence_max, v.forget_after is not null as forgets
-from headrace_internal.correlator_table t
-join headrace_internal.correlator_version v on v.version_id = t.version_id
-where t.correlator_id = %(correlator_id)s and t.version_id = %(version_id)s;
-
 -- name: pipeline_rules
 -- Selects the active rules of a topic that run after the log. Indexes: rule_version_in_force, rule_match_pkey.
 select m.version_id::text as name, v.event_type, v.canonical as condition, v.action, m.since_position as since_offset
