@@ -163,7 +163,11 @@ def set_schema(
         "forced": bool(check.breaks),
         "namespace": namespace,
     }
-    return SchemaChange(int(fetch_value(conn, query("definitions/schemas/set"), parameters)), check)
+    statement = """select headrace.set_event_schema(
+        p_event_type => %(event_type)s, p_schema => %(schema)s::json, p_compatibility => %(compatibility)s,
+        p_validation => %(validation)s, p_check => %(check)s::jsonb, p_expected_version => %(expected_version)s,
+        p_forced => %(forced)s, p_namespace => %(namespace)s)"""
+    return SchemaChange(int(fetch_value(conn, statement, parameters)), check)
 
 
 def alter_schema(

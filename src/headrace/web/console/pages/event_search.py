@@ -185,13 +185,14 @@ class EventReader:
 
     def _log_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredEvent]]:
         """Rows in small steps first: an event may have 1 MB."""
-        statement = query("web/console/events_backward" if descending else "web/console/events_forward")
+        statement = query("log/archive/events").format(direction="desc" if descending else "asc")
         parameters = {
             "topic_id": part.topic_id,
             "first": part.first,
             "until": part.until,
             "types": list(self._filter.types) or None,
-            "key": self._filter.key,
+            "keys": None if self._filter.key is None else [self._filter.key],
+            "limit": None,
         }
         with map_database_errors(), self._conn.cursor("events", row_factory=class_row(StoredEvent)) as cursor:
             started = monotonic()
@@ -263,7 +264,7 @@ def position_at(conn: Connection, span: StoredRange, at: datetime) -> int:
 
 
 def _time_of(conn: Connection, span: StoredRange, position: int) -> datetime:
-    row = conn.execute(query("web/console/event_time"), {"topic_id": span.topic_id, "position": position}).fetchone()
+    row = conn.execute(query("log/appended_at"), {"topic_id": span.topic_id, "position": position}).fetchone()
     # Retention dropped it meanwhile: it is older than all that is left.
     return OLDEST if row is None else row[0]
 
