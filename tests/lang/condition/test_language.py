@@ -27,7 +27,6 @@ from headrace.lang.condition import (
     read_sample,
     run_cases,
     shape_to_postgres,
-    shape_to_spark,
     to_postgres,
     to_python,
     to_spark,
@@ -164,7 +163,6 @@ def test_access_key_is_printed_in_its_text_form() -> None:
     condition = parse("(object -> 'n')::int = 5")
     [field] = condition.fields
     assert shape_to_postgres(condition, {field: "f1"}, "m", ()).keys == ("(f1)::text",)
-    assert shape_to_spark(condition, {field: "f1"}, "m", ()).keys == ("cast(f1 as string)",)
     assert shape_to_postgres(parse("object ->> 'c' = 'x'"), {}, "m", ()).keys == ("(payload ->> 'c')",)
 
 

@@ -1,4 +1,4 @@
-"""match by whole columns finds what it finds by a join, and what Python finds."""
+"""match by whole columns finds what it finds in place, and what Python finds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.spark import match
 from tests.spark.frames.test_match import SAMPLES, SCHEMA, expected, frame, hits, moment, rule
 
 MATCHING = import_module("headrace.spark.frames.matching")
-WAYS = {"join": 10**9, "columns": 1}
+WAYS = {"in place": 10**9, "columns": 1}
 """How many rules are matched by whole columns: none of these, or any."""
 
 
@@ -31,10 +31,13 @@ def test_rules_of_every_shape_find_what_python_finds(spark: Any) -> None:
         *(rule(f"c{n}", f"object ->> 'at' like '{days[n][: 5 + n % 6]}%'") for n in range(20)),
         *(rule(f"d{n}", f"(object ->> 'half')::numeric between {n - 0.5} and {n + 3}") for n in range(20)),
         *(rule(f"e{n}", f"(object ->> 'at')::timestamptz >= {moment(n + 1)} and key = '{n}'") for n in range(20)),
+        *(rule(f"g{n}", f"object ->> 'at' between '{days[n]}' and '2026-01-29'") for n in range(20)),
+        *(rule(f"h{n}", f"(object -> 'n')::int in ({n}, {n * 2}, {n + 7})") for n in range(20)),
+        *(rule(f"i{n}", f"(object ->> 'half')::numeric <= {n / 3:.4f}") for n in range(20)),
         rule("f", "emitted_at > timestamptz '1969-01-01T00:00:00Z' and headers ->> 'x' is null"),
     ]
     matches = expected(rules, SAMPLES)
-    assert {name[0] for name, _ in matches} == set("abcdef")
+    assert {name[0] for name, _ in matches} == set("abcdefghi")
     assert hits(match(frame(spark, SAMPLES), rules)) == matches
 
 

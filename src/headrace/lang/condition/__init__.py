@@ -36,7 +36,7 @@ from headrace.lang.condition.errors import NUMERIC_SCALE, ConditionError, Diagno
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, compile_field, compile_node, to_bigint, to_numeric, to_python
-from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
+from headrace.lang.condition.shapes import Constants, parameterize, shape_to_postgres
 from headrace.lang.condition.spark_printer import field_to_spark, to_spark
 from headrace.lang.condition.spark_printer import literal as spark_literal
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text, micros_of, moment_of, moment_text
@@ -96,7 +96,6 @@ __all__ = [
     "TruthTable",
     "Type",
     "Value",
-    "bound_to_spark",
     "canonical_text",
     "compare_conditions",
     "compile_field",
@@ -130,7 +129,6 @@ __all__ = [
     "run_cases",
     "sample_rows",
     "shape_to_postgres",
-    "shape_to_spark",
     "spark_literal",
     "text_to_postgres",
     "to_bigint",

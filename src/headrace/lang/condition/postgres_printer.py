@@ -36,14 +36,10 @@ Bind = Callable[[str | int | Decimal, Type], str]
 
 
 class SqlPrinter(ABC):
-    """Prints a tree. A field in `columns` is read from that column; other fields are extracted in place.
+    """Prints a tree. A field in `columns` is read from that column; other fields are extracted in place."""
 
-    With `bind`, constants and patterns (not booleans) become parameters, each once, in the order of the text: conditions that
-    differ in these only are then printed alike."""
-
-    def __init__(self, columns: Mapping[Field, str] | None = None, bind: Bind | None = None) -> None:
+    def __init__(self, columns: Mapping[Field, str] | None = None) -> None:
         self.columns = columns or {}
-        self.bind = bind
 
     def print(self, node: Node) -> str:
         match node:
@@ -84,11 +80,6 @@ class SqlPrinter(ABC):
             case tree.Call():
                 return self.call(node)
 
-    def pattern(self, text: str) -> str:
-        return self.bind(text, Type.TEXT) if self.bind else self.literal(text)
-
-    @abstractmethod
-    def literal(self, text: str) -> str: ...
     @abstractmethod
     def field(self, field: Field) -> str: ...
     @abstractmethod
@@ -121,7 +112,10 @@ _ROOTS = {"object": "payload", "headers": "headers"}
 
 
 def to_postgres(condition: Condition, columns: Mapping[Field, str] | None = None, bind: Bind | None = None) -> str:
-    """The condition as SQL; see `SqlPrinter` for columns and bind. A timestamptz is bound as RFC 3339."""
+    """The condition as SQL; see `SqlPrinter` for columns.
+
+    With `bind`, constants and patterns (not booleans) become parameters, each once, in the order of the text: conditions that
+    differ in these only are then printed alike. A timestamptz is bound as RFC 3339."""
     return _PostgresPrinter(columns, bind).print(condition.tree)
 
 
@@ -217,8 +211,12 @@ def _cast_text(text: str, name: str) -> str:
 
 
 class _PostgresPrinter(SqlPrinter):
-    def literal(self, text: str) -> str:
-        return literal(text)
+    def __init__(self, columns: Mapping[Field, str] | None = None, bind: Bind | None = None) -> None:
+        super().__init__(columns)
+        self.bind = bind
+
+    def pattern(self, text: str) -> str:
+        return self.bind(text, Type.TEXT) if self.bind else literal(text)
 
     def field(self, field: Field) -> str:
         sql = field_to_postgres(field)

@@ -18,7 +18,7 @@ from itertools import product
 from headrace.lang.condition import tree
 from headrace.lang.condition.condition import Condition
 from headrace.lang.condition.errors import FACTOR_SCALE, NUMERIC_SCALE, REGEX_SUBJECT_CHARS_MAX
-from headrace.lang.condition.postgres_printer import FALSE_TEXTS, INTEGER_TEXT, NUMERIC_TEXT, TRUE_TEXTS, Bind, SqlPrinter
+from headrace.lang.condition.postgres_printer import FALSE_TEXTS, INTEGER_TEXT, NUMERIC_TEXT, TRUE_TEXTS, SqlPrinter
 from headrace.lang.condition.subject import MOMENT_PATTERN
 from headrace.lang.condition.text_patterns import RegexDialect, ascii_lower, like_regex, regex_text
 from headrace.lang.condition.tree import Extraction, Field, KeyOrIndex, Node, Step, Type
@@ -196,34 +196,19 @@ _FACTOR = f"decimal(30,{FACTOR_SCALE})"
 _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
 
 
-def to_spark(condition: Condition, columns: Mapping[Field, str] | None = None, bind: Bind | None = None) -> str:
-    """The condition as Spark SQL; see `SqlPrinter` for columns and bind.
-
-    A timestamptz is bound as the text of its microseconds since 1970."""
-    return _SparkPrinter(columns, bind).print(condition.tree)
-
-
-def text_to_spark(node: Node, columns: Mapping[Field, str] | None = None) -> str:
-    """A node as Spark SQL of type string, such as the key of a correlator or of an access predicate."""
-    value = _SparkPrinter(columns).print(node)
-    return value if node.type is Type.TEXT else f"cast({value} as string)"
+def to_spark(condition: Condition, columns: Mapping[Field, str] | None = None) -> str:
+    """The condition as Spark SQL; see `SqlPrinter` for columns."""
+    return _SparkPrinter(columns).print(condition.tree)
 
 
 class _SparkPrinter(SqlPrinter):
     """Both sides of an operator are printed in one type."""
-
-    def literal(self, text: str) -> str:
-        return literal(text)
 
     def field(self, field: Field) -> str:
         return f"({field_to_spark(field)})"
 
     def constant(self, node: tree.Constant) -> str:
         value = node.value
-        if self.bind:
-            if node.type is Type.TIMESTAMPTZ:
-                return f"timestamp_micros(cast({self.bind(str(value), node.type)} as bigint))"
-            return self.bind(value, node.type)
         if isinstance(value, str):
             return literal(value)
         if isinstance(value, Decimal):
@@ -243,11 +228,11 @@ class _SparkPrinter(SqlPrinter):
         subject = self.print(node.operand)
         pattern = ascii_lower(node.pattern) if node.fold else node.pattern
         subject = _translate(subject, *LETTERS) if node.fold else subject
-        return f"({subject} rlike {self.pattern('(?s)' + like_regex(pattern, RegexDialect.JAVA))})"
+        return f"({subject} rlike {literal('(?s)' + like_regex(pattern, RegexDialect.JAVA))})"
 
     def match(self, node: tree.Match) -> str:
         subject = self.print(node.operand)
-        pattern = self.pattern("(?s)" + regex_text(node.pattern, RegexDialect.JAVA))
+        pattern = literal("(?s)" + regex_text(node.pattern, RegexDialect.JAVA))
         return f"(case when length({subject}) <= {REGEX_SUBJECT_CHARS_MAX} then {subject} rlike {pattern} end)"
 
     def arithmetic(self, node: tree.Arithmetic) -> str:
