@@ -130,12 +130,11 @@ class _Compiler:
 
     def _part(self, expr: t.Expr) -> Part:
         match expr:
-            case t.Match(predicate):
-                return (self._match(self._names.predicates[predicate]),)
+            case t.Match(predicate, label):
+                part: Part = (self._match(self._names.predicates[predicate]),)
+                return part if label is None else self._recorded(part, label)
             case t.After():
                 return (self._after(),)
-            case t.Labelled(predicate, name):
-                return self._recorded((self._match(self._names.predicates[predicate]),), name)
             case t.Chain(steps):
                 return (self._chain(steps),)
         parts = [self._part(child) for child in t.children(expr)]
@@ -165,10 +164,10 @@ class _Compiler:
         """The bit that says a loop has started; to the table, one more timer after those that run."""
         return 1 << len(self._names.timers) + self._labels.index(label)
 
-    def _chain(self, steps: tuple[t.Match | t.Labelled, ...]) -> Flat:
+    def _chain(self, steps: tuple[t.Match, ...]) -> Flat:
         """Events in a row. A state is the set of beginnings that the latest events make, as a mask of their lengths."""
         numbers = [self._names.predicates[step.predicate] for step in steps]
-        recordings = [self._recording(step.label) if isinstance(step, t.Labelled) else None for step in steps]
+        recordings = [None if step.label is None else self._recording(step.label) for step in steps]
         mask = 0
         for number in numbers:
             mask |= 1 << number
