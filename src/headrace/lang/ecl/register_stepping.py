@@ -16,9 +16,9 @@ from typing import cast
 import msgspec
 
 from headrace.lang.condition import Type, Value
-from headrace.lang.ecl.engine import Event, Status, evaluate_condition, holds
+from headrace.lang.ecl.engine import Event, Status, holds
 from headrace.lang.ecl.network import live_timers, step_units
-from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Values
+from headrace.lang.ecl.registers import LoopValues, Memory, Values
 from headrace.lang.ecl.stepping import TICKS_MAX, Batch, Correlation, Instance
 from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
 
@@ -359,19 +359,6 @@ def read_machines(table: Table, instance: Instance) -> list[Machine]:
         if machine.memory is None:
             machine.memory = codec.decode_memory(instance.memory)
     return machines
-
-
-def facts_of(program: RegisterProgram, event: Event) -> list[str | None]:
-    """The facts of an event, as a database or Spark would extract them."""
-    truths = [evaluate_condition(text, event.subject) for text in program.static]
-    fields = [_encode_fact(value) for value in program.read_fields(event.subject)]
-    return [event.type, *(None if truth is None else str(truth).lower() for truth in truths), *fields]
-
-
-def _encode_fact(value: Value | None) -> str | None:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _look_up(text: str, subject: object) -> bool | None:
