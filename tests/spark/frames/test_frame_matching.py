@@ -34,10 +34,11 @@ def test_rules_of_every_shape_find_what_python_finds(spark: Any) -> None:
         *(rule(f"g{n}", f"object ->> 'at' between '{days[n]}' and '2026-01-29'") for n in range(20)),
         *(rule(f"h{n}", f"(object -> 'n')::int in ({n}, {n * 2}, {n + 7})") for n in range(20)),
         *(rule(f"i{n}", f"(object ->> 'half')::numeric <= {n / 3:.4f}") for n in range(20)),
+        *(rule(f"j{n}", f"(object ->> 'half')::numeric = {n}") for n in range(20)),
         rule("f", "emitted_at > timestamptz '1969-01-01T00:00:00Z' and headers ->> 'x' is null"),
     ]
     matches = expected(rules, SAMPLES)
-    assert {name[0] for name, _ in matches} == set("abcdefghi")
+    assert {name[0] for name, _ in matches} == set("abcdefghij")
     assert hits(match(frame(spark, SAMPLES), rules)) == matches
 
 
