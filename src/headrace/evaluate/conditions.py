@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.evaluate.columns import Column, Integers, Texts
+from headrace.evaluate.columns import Column, FieldReader, Integers, Texts
 from headrace.evaluate.rows import sort_codes
 from headrace.lang.condition import (
     Between,
     Compare,
+    Condition,
     Constant,
     Field,
     In,
@@ -29,6 +30,7 @@ from headrace.lang.condition import (
     Junction,
     Node,
     Not,
+    TruthTable,
     Type,
     Value,
     compile_node,
@@ -193,6 +195,15 @@ class BatchTruths:
         if node not in self._truths:
             self._truths[node] = self._clauses[node].truths(self._columns, self._rows)
         return self._truths[node]
+
+
+def truth_table(conditions: Sequence[Condition], batch: pa.RecordBatch) -> TruthTable:
+    """What conditions answer for the events of a batch, a row per event."""
+    trees = [fold_constants(condition.tree) for condition in conditions]
+    compiled = Conditions(trees)
+    truths = compiled.over(FieldReader(compiled.fields, is_log=False).read(batch), batch.num_rows)
+    columns = [truths.evaluate(tree).tolist() for tree in trees]
+    return [[None if truth == UNKNOWN else truth == TRUE for truth in row] for row in zip(*columns, strict=True)]
 
 
 RULES_MIN = 64

@@ -29,7 +29,6 @@ from headrace.lang.condition import (
     shape_to_postgres,
     to_postgres,
     to_python,
-    to_spark,
 )
 from headrace.lang.condition.access import find_access
 from headrace.lang.condition.condition import canonical_text
@@ -170,7 +169,6 @@ def test_over_extracted_columns_a_rule_is_a_bare_comparison() -> None:
     condition = parse("(object -> 'price')::int < 100000 and object ->> 'color' = 'silver'")
     columns = {field: f"f{number}" for number, field in enumerate(condition.fields)}
     assert to_postgres(condition, columns) == "((f0 < 100000) and (f1 = 'silver'::text))"
-    assert to_spark(condition, columns) == "((f0 < 100000L) and (f1 = 'silver'))"
     assert field_to_postgres(condition.fields[1]) == "(payload ->> 'color')"
 
 
