@@ -5,7 +5,7 @@ executed, only our own tree printed again; all engines give the same answer (tru
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
-from headrace.lang.condition.access import AccessPath, Bound, find_prefix
+from headrace.lang.condition.access import find_prefix
 from headrace.lang.condition.comparison import (
     ClauseValue,
     ConditionComparison,
@@ -32,11 +32,11 @@ from headrace.lang.condition.corpus import (
     run_cases,
     sample_rows,
 )
-from headrace.lang.condition.errors import NUMERIC_SCALE, ConditionError, Diagnostic, locate_error
+from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, compile_field, compile_node, to_bigint, to_numeric, to_python
-from headrace.lang.condition.shapes import Constants, parameterize, shape_to_postgres
+from headrace.lang.condition.shapes import parameterize, shape_to_postgres
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text, micros_of, moment_of, moment_text
 from headrace.lang.condition.text_patterns import RegexDialect, RegexError, regex_text
 from headrace.lang.condition.tree import (
@@ -59,17 +59,13 @@ from headrace.lang.condition.tree import (
 from headrace.lang.nodes import parts_of, walk, with_parts
 
 __all__ = [
-    "NUMERIC_SCALE",
-    "AccessPath",
     "Between",
-    "Bound",
     "ClauseValue",
     "Compare",
     "Condition",
     "ConditionComparison",
     "ConditionError",
     "Constant",
-    "Constants",
     "CorpusError",
     "Diagnostic",
     "Difference",
