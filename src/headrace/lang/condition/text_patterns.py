@@ -1,13 +1,13 @@
-"""Patterns over text, `~` and `like`: each means the same in PostgreSQL, Java and Python, and cannot run away.
+"""Patterns over text, `~` and `like`: each means the same in PostgreSQL and Python, and cannot run away.
 
 Of `~` only true regular expressions are admitted (no back references, no lookaround), so all engines agree on whether there
-is a match. Java and Python backtrack: repetition is for single characters and classes, and the product of a pattern's
+is a match. Python backtracks: repetition is for single characters and classes, and the product of a pattern's
 choices over a subject of bounded length has a limit. `.` and `[^…]` match a line break; `^` and `$` are the ends of
 the whole text; \\d \\w \\s are ASCII.
 
-In `like`, `%` is any text, `_` one character, and `\\` takes the next character as it is. PostgreSQL gets the pattern itself. Java and
-Python get a regex that goes forward only: each part between two `%` is matched once, in an atomic group, so that the time is bounded by
-length of text times length of pattern."""
+In `like`, `%` is any text, `_` one character, and `\\` takes the next character as it is. PostgreSQL gets the pattern itself. Python
+gets a regex that goes forward only: each part between two `%` is matched once, in an atomic group, so that the time is bounded by length
+of text times length of pattern."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class RegexDialect(Enum):
     """How an engine writes the end of the text."""
 
     POSTGRES = "$"
-    JAVA = r"\z"
     PYTHON = r"\Z"
 
 
@@ -71,7 +70,7 @@ _BOUND_ALLOWED = f"{{m}}, {{m,}} or {{m,n}} with m <= n <= {REGEX_REPEAT_MAX}"
 
 @lru_cache(maxsize=1024)
 def regex_text(pattern: str, dialect: RegexDialect) -> str:
-    """The pattern as the engine reads it; for Java and Python `.` must match line breaks (`(?s)`, DOTALL)."""
+    """The pattern as the engine reads it; for Python `.` must match line breaks (DOTALL)."""
     return "|".join(
         f"{'^' if branch.at_start else ''}{branch.text}{dialect.value if branch.at_end else ''}" for branch in _parse(pattern)
     )
@@ -315,14 +314,14 @@ def like_parts(pattern: str) -> tuple[Part, ...] | None:
     return tuple(tuple(part) for part in parts)
 
 
-def like_regex(pattern: str, dialect: RegexDialect) -> str:
-    """A regex for the whole text; `.` must match line breaks."""
+def like_regex(pattern: str) -> str:
+    """A regex of Python for the whole text; `.` must match line breaks."""
     parts = like_parts(pattern) or ((),)
     first, *middle, last = (_part_regex(part) for part in parts) if len(parts) > 1 else (_part_regex(parts[0]), "")
     if len(parts) == 1:
-        return f"^{first}{dialect.value}"
+        return rf"^{first}\Z"
     middle_regex = "".join(f"(?>.*?{part})" for part in middle if part)
-    return f"^{first}{middle_regex}.*{last}{dialect.value}"
+    return rf"^{first}{middle_regex}.*{last}\Z"
 
 
 def _part_regex(part: Part) -> str:
