@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.evaluate.columns import FieldReader, Integers, Texts
-from headrace.evaluate.conditions import TRUE, UNKNOWN, Conditions, fold_constants
+from headrace.evaluate.conditions import truth_table
 from headrace.lang.condition import Condition, Node, Sample, TruthTable, parse, python_engine, sample_rows
 from tests.examples import examples
 from tests.lang.condition.strategies import conditions, events
@@ -32,11 +32,7 @@ def as_batch(samples: Sequence[Sample]) -> pa.RecordBatch:
 
 
 def column_engine(given: Sequence[Condition], samples: Sequence[Sample]) -> TruthTable:
-    trees = [fold_constants(condition.tree) for condition in given]
-    compiled = Conditions(trees)
-    truths = compiled.over(FieldReader(compiled.fields).read(as_batch(samples)), len(samples))
-    columns = [truths.evaluate(tree).tolist() for tree in trees]
-    return [[None if truth == UNKNOWN else truth == TRUE for truth in row] for row in zip(*columns, strict=True)]
+    return truth_table(given, as_batch(samples))
 
 
 def differences(given: Sequence[Condition], samples: Sequence[Sample]) -> list[str]:

@@ -28,9 +28,10 @@ from headrace.lang.ecl import (
     start_state,
 )
 from headrace.lang.ecl import compiler as compile_module
-from headrace.lang.ecl.table import advance_state, changes, classify, is_start, run_step
+from headrace.lang.ecl.table import advance_state, classify, run_step
 from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import US, evaluate, event_lists, patterns
+from tests.lang.ecl.oracles import changes
 
 Keyed = list[tuple[str, Event]]
 OutputRows = list[tuple[object, ...]]
@@ -87,7 +88,7 @@ class Reference:
         for place, output in enumerate(outputs, 1):
             event_id = None if offset is None else f"e{offset}"
             self.outputs.append((key, output.token, offset, output.time, place, kept[-EVIDENCE_MAX:], len(kept), event_id))
-        if is_start(self.table, self.states[key]):
+        if self.states[key].units == self.table.start_units:
             self.evidence[key] = []
 
 
@@ -120,7 +121,7 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
     states = {row["key"]: row for row in [*early.states.to_pylist(), *late.states.to_pylist()]}
     for key, state in expected.states.items():
         if key not in states:
-            assert table.simple and is_start(table, state), "a key that is not written down stands at the start"
+            assert table.simple and state.units == table.start_units, "a key that is not written down stands at the start"
             continue
         assert (tuple(states[key]["units"]), tuple(states[key]["deadlines"])) == (state.units, state.deadlines)
         kept = expected.evidence[key]

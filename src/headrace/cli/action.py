@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -14,9 +14,8 @@ from headrace import actions
 from headrace.actions import ActionState, QueuedAction
 from headrace.cli.options import Yes
 from headrace.cli.output import Column, format_span, table
-from headrace.cli.publish import raw_json
 from headrace.cli.session import Session, command, facts_table
-from headrace.core import Conflict, UnknownAction
+from headrace.core import Conflict, UnknownAction, raw_json
 from headrace.db import Connection, Shards, connect, parse_interval
 from headrace.definitions import list_actions, register_action, unregister_action
 from headrace.node import list_nodes
@@ -35,7 +34,7 @@ InState = Annotated[ActionState | None, Option("--state", help="Only in this sta
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the names of actions: registered ones, and those that only rules or nodes use. `queue` lists the actions themselves."""
-    names = session.collect(lambda conn: list_actions(conn, namespace=session.namespace))
+    names = session.collect(session.bind(list_actions))
     session.show([("action", "name"), "registered", "rules", ("nodes that handle it", "nodes"), "description"], names)
 
 
@@ -47,7 +46,7 @@ def create(session: Session, name: Name, description: Annotated[str | None, Opti
 
     Example: headrace action create MAIL --description 'writes to the customer'
     """
-    session.on_every_shard(lambda conn: register_action(conn, name, description=description, namespace=session.namespace))
+    session.on_every_shard(session.bind(register_action, name, description=description))
     session.done(f"action {name} registered", {"action": name})
 
 
@@ -57,7 +56,7 @@ def drop(session: Session, name: Name) -> None:
 
     Rules that send the action and actions in the queue stay.
     """
-    session.on_every_shard(lambda conn: unregister_action(conn, name, namespace=session.namespace))
+    session.on_every_shard(session.bind(unregister_action, name))
     session.done(f"action {name} is no longer registered", {"action": name})
 
 
@@ -88,7 +87,7 @@ def send(
         action_id = actions.send_action(
             conn,
             name,
-            raw_json(payload),
+            None if payload is None else raw_json(payload),
             key=key,
             priority=priority,
             delay=_interval(conn, delay),
@@ -203,10 +202,8 @@ def _overview_facts(overview: ActionOverview) -> dict[str, object]:
 def _sender(cause: Mapping[str, object]) -> str:
     kind = cause.get("kind")
     if kind in ("rule", "correlator"):
-        place = (
-            f" on {cause.get('topic')}, position {cause['position']}" if cause.get("position") else f" on {cause.get('topic')}"
-        )
-        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')}{place}"
+        place = f", position {cause['position']}" if cause.get("position") else ""
+        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')} on {cause.get('topic')}{place}"
     return "an event" if "event_id" in cause else "a program"
 
 
@@ -228,16 +225,10 @@ def cancel(
 
     Examples: headrace action cancel 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f · headrace action cancel --action MAIL --state retrying
     """
-    _require_selection(ids, action, key, state)
+    chosen = _selection(ids, action, key, state)
     if not ids:
         session.confirm("Cancel these actions?", yes=yes)
-    count = sum(
-        session.on_every_shard(
-            lambda conn: actions.cancel_actions(
-                conn, ids or None, action=action, key=key, state=state, in_flight=in_flight, namespace=session.namespace
-            )
-        )
-    )
+    count = sum(session.on_every_shard(session.bind(actions.cancel_actions, **chosen, in_flight=in_flight)))
     _require_all(session, ids, count, "cancel them all the same with --in-flight")
     session.done(f"{count} actions cancelled", {"cancelled": count})
 
@@ -250,14 +241,8 @@ def run(session: Session, ids: ActionIds = None, action: OfAction = None, key: O
 
     Examples: headrace action run 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f · headrace action run --action MAIL --state retrying
     """
-    _require_selection(ids, action, key, state)
-    count = sum(
-        session.on_every_shard(
-            lambda conn: actions.run_actions_now(
-                conn, ids or None, action=action, key=key, state=state, namespace=session.namespace
-            )
-        )
-    )
+    chosen = _selection(ids, action, key, state)
+    count = sum(session.on_every_shard(session.bind(actions.run_actions_now, **chosen)))
     if ids and count < len(ids):
         _states(session, ids)
     session.done(f"{count} actions are due now", {"due": count})
@@ -278,22 +263,17 @@ def priority_(
 
     Example: headrace action priority 10 --action MAIL
     """
-    _require_selection(ids, action, key, state)
-    count = sum(
-        session.on_every_shard(
-            lambda conn: actions.set_action_priority(
-                conn, priority, ids or None, action=action, key=key, state=state, namespace=session.namespace
-            )
-        )
-    )
+    chosen = _selection(ids, action, key, state)
+    count = sum(session.on_every_shard(session.bind(actions.set_action_priority, priority, **chosen)))
     _require_all(session, ids, count, "a node handles them now")
     session.done(f"{count} actions have priority {priority}", {"priority": priority, "changed": count})
 
 
-def _require_selection(ids: list[UUID] | None, action: str | None, key: str | None, state: ActionState | None) -> None:
-    """A command without a selection must not act on everything."""
+def _selection(ids: list[UUID] | None, action: str | None, key: str | None, state: ActionState | None) -> dict[str, Any]:
+    """The chosen actions, as arguments. A command without a selection must not act on everything."""
     if bool(ids) == bool(action or key or state):
         raise BadParameter("choose actions either by ID, or by --action, --key and --state")
+    return {"ids": ids or None, "action": action, "key": key, "state": state}
 
 
 def _require_all(session: Session, ids: list[UUID] | None, count: int, advice: str) -> None:
@@ -312,8 +292,8 @@ _UNCHANGED = ("in-flight", "done", "dead", "cancelled")
 
 def _states(session: Session, ids: list[UUID]) -> dict[UUID, str]:
     """The states of actions, in the queue or ended; raises UnknownAction."""
-    ended = session.collect(lambda conn: actions.list_results(conn, ids, namespace=session.namespace))
-    queued = session.collect(lambda conn: actions.list_queued(conn, ids=ids, limit=None, namespace=session.namespace))
+    ended = session.collect(session.bind(actions.list_results, ids))
+    queued = session.collect(session.bind(actions.list_queued, ids=ids, limit=None))
     states: dict[UUID, str] = {result.action_id: result.outcome for _, result in ended}
     states |= {action.action_id: action.state for _, action in queued if action.action_id}
     if missing := [str(action_id) for action_id in ids if action_id not in states]:

@@ -87,7 +87,7 @@ def _archive(
 @command(group, "list")
 def list_(session: Session, name: OptionalTopic = None) -> None:
     """List archived files by topic and day."""
-    files = session.collect(lambda conn: list_archive(conn, name, namespace=session.namespace))
+    files = session.collect(session.bind(list_archive, name))
     columns: list[Column] = [
         "topic",
         ("day", lambda file: file.day.isoformat()),
@@ -107,7 +107,7 @@ def verify(session: Session, name: OptionalTopic = None, folder: ArchiveFolder =
 
     It compares count and checksum. The exit code is 6 when a file is missing or differs.
     """
-    results = session.collect(lambda conn: verify_archive(conn, name, folder=folder, namespace=session.namespace))
+    results = session.collect(session.bind(verify_archive, name, folder=folder))
     problems = [result.problem for _, result in results if result.problem]
     events = sum(result.archived.events for _, result in results if not result.problem)
     session.print(

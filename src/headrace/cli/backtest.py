@@ -61,7 +61,14 @@ def backtest_(
         raise BadParameter("give files of rules and correlators, --rule or --correlator")
     if html is not None:
         require_charts()
-    subjects = _subjects(session, files or [], rule, correlator, topic, key, name)
+    namespace = session.namespace
+    with connect(backtest.read_only(session.targets[0])) as conn:
+        subjects = [subject for file in files or () for subject in backtest.file_subjects(conn, file, namespace=namespace)]
+        if rule is not None:
+            subjects += backtest.rule_subjects(conn, rule, namespace=namespace)
+        if correlator is not None:
+            own = {"topic": topic, "key": key, "name": name}
+            subjects.append(backtest.correlator_subject(conn, correlator, **own, namespace=namespace))
     report = backtest.backtest(
         spark_session(master=master, brief=True),
         session.targets,
@@ -77,34 +84,9 @@ def backtest_(
     if html is not None:
         html.write_text(backtest.html_report(report), encoding="utf-8")
         note(f"report written to {html}")
-    session.print(_as_json(report), *_parts(report))
-
-
-def _subjects(
-    session: Session,
-    files: Sequence[Path],
-    rule: str | None,
-    correlator: str | None,
-    topic: str | None,
-    key: str | None,
-    name: str | None,
-) -> list[backtest.BacktestSubject]:
-    with connect(backtest.read_only(session.targets[0])) as conn:
-        subjects = [subject for file in files for subject in backtest.file_subjects(conn, file, namespace=session.namespace)]
-        if rule is not None:
-            subjects += backtest.rule_subjects(conn, rule, namespace=session.namespace)
-        if correlator is not None:
-            subjects.append(
-                backtest.correlator_subject(conn, correlator, topic=topic, key=key, name=name, namespace=session.namespace)
-            )
-        return subjects
-
-
-def _as_json(report: backtest.Report) -> dict[str, object]:
     totals = [{"would": result.would, "live": result.live, "both": result.both} for result in report.results]
     results = [msgspec.to_builtins(result) | total for result, total in zip(report.results, totals, strict=True)]
-    summary: dict[str, object] = msgspec.to_builtins(report)
-    return summary | {"results": results}
+    session.print(msgspec.to_builtins(report) | {"results": results}, *_parts(report))
 
 
 def _parts(report: backtest.Report) -> Iterator[str | Text | Table]:

@@ -129,7 +129,7 @@ def check(
     if schema is not None:
         findings = check_condition(parsed, condition, parse_schema(schema.read_text(encoding="utf-8")))
     elif event_type is not None:
-        _, stored = session.find(NotFound, lambda conn: get_schema(conn, event_type, namespace=session.namespace))
+        _, stored = session.find(NotFound, session.bind(get_schema, event_type))
         findings = check_condition(parsed, condition, stored.values)
     rows = [[finding.severity, str(finding)] for finding in findings]
     session.print({"condition": parsed.text, "findings": findings}, table(["", "finding"], rows) if rows else parsed.text)

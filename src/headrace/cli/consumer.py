@@ -12,7 +12,7 @@ import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace import consume
-from headrace.cli.options import DryRun, OptionalTopic, TopicName, Yes
+from headrace.cli.options import DryRun, OptionalTopic, TopicName, Where, Yes
 from headrace.cli.output import Column, console, first_line, json_line, note, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import LoggedEvent, UnknownConsumer
@@ -86,9 +86,7 @@ def create(
     ordered_by: Annotated[OrderedBy, Option(help="One cursor per partition, or one for the topic.")] = "partition",
     on_failure: Annotated[OnFailure, Option(help="What happens when its handler fails.")] = "retry",
     attempts: Annotated[int | None, Option(help="Attempts per event.", show_default="set by the policy")] = None,
-    where: Annotated[
-        str | None, Option(metavar="CONDITION", help="Only events for which a condition is true, as in a rule.")
-    ] = None,
+    where: Where = None,
 ) -> None:
     """Create a consumer before a node runs it, on every shard.
 
@@ -197,26 +195,20 @@ def skip(session: Session, topic: TopicName, name: Name, partition: OnePartition
 
     Example: headrace consumer skip orders billing --partition 3
     """
-    _require_one_shard(session)
+    if len(session.targets) > 1:
+        raise BadParameter("partitions of each shard are stuck by themselves; choose one shard with --dsn")
     place = f"partition {partition}" if partition is not None else "the stuck partition"
     session.confirm(f"Move the event at which {place} of {name} is stuck to the dead letters?", yes=yes)
-    [skipped] = session.on_every_shard(
-        lambda conn: consume.skip_event(conn, topic, name, partition=partition, namespace=session.namespace)
-    )
+    [skipped] = session.on_every_shard(session.bind(consume.skip_event, topic, name, partition=partition))
     letter = f"{topic}/{name}/{skipped.position}"
     facts = {"topic": topic, "consumer": name, "letter": letter} | msgspec.to_builtins(skipped)
     session.done(f"event {skipped.position} ({skipped.type}) skipped; see: headrace dead-letter show {letter}", facts)
 
 
-def _require_one_shard(session: Session) -> None:
-    if len(session.targets) > 1:
-        raise BadParameter("partitions of each shard are stuck by themselves; choose one shard with --dsn")
-
-
 @command(group, "resume")
 def resume_(session: Session, topic: TopicName, name: Name) -> None:
     """Let a paused consumer go on, and retry partitions that have stopped, or wait for a retry, at once."""
-    count = sum(session.on_every_shard(lambda conn: consume.resume_consumer(conn, topic, name, namespace=session.namespace)))
+    count = sum(session.on_every_shard(session.bind(consume.resume_consumer, topic, name)))
     session.done(f"{count} partitions of {name} resumed", {"topic": topic, "consumer": name, "resumed": count})
 
 
@@ -224,5 +216,5 @@ def resume_(session: Session, topic: TopicName, name: Name) -> None:
 def drop(session: Session, topic: TopicName, name: Name, yes: Yes = False) -> None:
     """Drop a consumer with its cursors and dead letters. Events stay in the log."""
     session.confirm(f"Drop consumer {name} of topic {topic} with its cursors and dead letters?", yes=yes)
-    session.on_every_shard(lambda conn: consume.drop_consumer(conn, topic, name, namespace=session.namespace))
+    session.on_every_shard(session.bind(consume.drop_consumer, topic, name))
     session.done(f"consumer {name} of topic {topic} dropped", {"topic": topic, "consumer": name})

@@ -21,13 +21,6 @@ from headrace.db import Connection, parse_time
 STEPS_SHOWN = 20
 
 
-def _set_outputs(definition: Correlator, values: Mapping[str, Any], changed: set[str]) -> Correlator:
-    """The options --action and --event add outputs, or replace those of their tokens."""
-    # An output whose token a new pattern no longer pushes goes with the token; one that was asked for is checked.
-    kept = correlators.outputs_of_pattern(definition) if "pattern" in changed else definition.outputs
-    return replace(definition, outputs={**kept, **_outputs(values.get("action"), values.get("event"))})
-
-
 def _outputs(actions: list[str] | None, events: list[str] | None) -> dict[str, correlators.Output]:
     """The options `--action TOKEN=NAME` and `--event TOKEN=TOPIC/TYPE`."""
     outputs: dict[str, correlators.Output] = {}
@@ -43,6 +36,13 @@ def _outputs(actions: list[str] | None, events: list[str] | None) -> dict[str, c
             raise BadParameter(f"{option!r} is not TOKEN=TOPIC/TYPE", param_hint="--event")
         outputs[token] = correlators.EventOutput(event=type, topic=topic)
     return outputs
+
+
+def _set_outputs(definition: Correlator, values: Mapping[str, Any], changed: set[str]) -> Correlator:
+    """The options --action and --event add outputs, or replace those of their tokens."""
+    # An output whose token a new pattern no longer pushes goes with the token; one that was asked for is checked.
+    kept = correlators.outputs_of_pattern(definition) if "pattern" in changed else definition.outputs
+    return replace(definition, outputs={**kept, **_outputs(values.get("action"), values.get("event"))})
 
 
 Actions = Annotated[list[str] | None, Option("--action", metavar="TOKEN=NAME", help="Send the token as this action; repeatable.")]
@@ -82,31 +82,15 @@ def outputs(
     payloads: Annotated[bool, Option("--payloads", help="Show the payloads of the evidence, too.")] = False,
 ) -> None:
     """Show the newest outputs of a correlator with their evidence."""
-    outputs = session.collect(
-        lambda conn: correlators.list_correlations(
-            conn, name, key=key, limit=limit, payloads=payloads, namespace=session.namespace
-        )
-    )
+    outputs = session.collect(session.bind(correlators.list_correlations, name, key=key, limit=limit, payloads=payloads))
     position = ("position", lambda output: output.position or "timer")
     evidence = ("evidence", lambda output: _positions(output.evidence))
-    events = [("payloads", _payloads)] if payloads else []
-    captured = [("captured", _captured)] if any(output.captured for _, output in outputs) else []
-    columns: list[Column] = [
-        ("at", "output_at"),
-        "key",
-        "token",
-        position,
-        ("became", "name"),
-        evidence,
-        "version",
-        *captured,
-        *events,
-    ]
+    columns: list[Column] = [("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version"]
+    if any(output.captured for _, output in outputs):
+        columns.append(("captured", lambda output: register_words(output.captured or {})))
+    if payloads:
+        columns.append(("payloads", _payloads))
     session.show(columns, outputs)
-
-
-def _captured(output: correlators.PastOutput) -> str:
-    return register_words(output.captured or {})
 
 
 def _payloads(output: correlators.PastOutput) -> str:
@@ -132,7 +116,12 @@ def state(
     # Only the shard with the events of a key knows the key.
     known = [(target, state) for target, state in running if state.known] or running[:1]
     tables = [facts_table(f"correlator {name}", target, _state_facts(state)) for target, state in known]
-    session.print([{"shard": target.name} | _state_json(state) for target, state in known], *tables)
+    facts = [
+        {"shard": target.name, **msgspec.to_builtins(replace(state, shortest=None))}
+        | {"waits_for": list(state.waits_for.events), "shortest": None if state.shortest is None else str(state.shortest)}
+        for target, state in known
+    ]
+    session.print(facts, *tables)
 
 
 @command(group, "why-not")
@@ -189,12 +178,6 @@ def _state_facts(state: correlators.KeyState) -> dict[str, object]:
 
 def _registers(state: correlators.KeyState) -> str:
     return "; ".join(register_words(captured) or "nothing" for captured in state.captured)
-
-
-def _state_json(state: correlators.KeyState) -> dict[str, object]:
-    facts: dict[str, object] = msgspec.to_builtins(replace(state, shortest=None))
-    shortest = None if state.shortest is None else str(state.shortest)
-    return facts | {"waits_for": list(state.waits_for.events), "shortest": shortest}
 
 
 def _positions(positions: Sequence[int]) -> str:

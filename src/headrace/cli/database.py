@@ -57,18 +57,15 @@ def _print_script(session: Session) -> None:
 
 
 def _print_steps(session: Session, steps: Mapping[str, Sequence[MigrationStep]], verb: str, *, verbose: bool) -> None:
-    names = {shard: [step.name for step in of_shard] for shard, of_shard in steps.items()}
-    lines = [line for shard, of_shard in names.items() for line in _lines(shard, of_shard, verb, verbose=verbose)]
-    session.print([{"shard": shard, verb: of_shard} for shard, of_shard in names.items()], *lines)
-
-
-def _lines(shard: str, names: Sequence[str], verb: str, *, verbose: bool) -> list[str]:
     """One line for a database; before it, if asked for, one for every step."""
-    if not names:
-        return [f"database {shard}: up to date, release {RELEASE}"]
-    count = f"{len(names)} step{'s' if len(names) > 1 else ''}"
-    summary = f"migrated, {count}, release {RELEASE}" if verb == "applied" else f"{count} missing"
-    return [*(f"{verb} {name}" for name in names if verbose), f"database {shard}: {summary}"]
+    names = {shard: [step.name for step in of_shard] for shard, of_shard in steps.items()}
+    lines: list[str] = []
+    for shard, of_shard in names.items():
+        count = f"{len(of_shard)} step{'s' if len(of_shard) > 1 else ''}"
+        summary = f"migrated, {count}, release {RELEASE}" if verb == "applied" else f"{count} missing"
+        lines += [f"{verb} {name}" for name in of_shard if verbose]
+        lines.append(f"database {shard}: {summary if of_shard else f'up to date, release {RELEASE}'}")
+    session.print([{"shard": shard, verb: of_shard} for shard, of_shard in names.items()], *lines)
 
 
 @command(group, "doctor", common=("dsn", "json"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from typer import Argument, BadParameter, Option, Typer
@@ -11,9 +11,8 @@ from typer import Argument, BadParameter, Option, Typer
 from headrace import actions
 from headrace.cli.options import Yes
 from headrace.cli.output import Column, first_line
-from headrace.cli.publish import raw_json
 from headrace.cli.session import Session, command, facts_table
-from headrace.core import Invalid, NotFound, UnknownDeadLetter
+from headrace.core import Invalid, NotFound, UnknownDeadLetter, raw_json
 
 group = Typer(help="Dead letters: actions and events that could not be handled.")
 
@@ -44,9 +43,7 @@ def list_(
     An event with reason `behind` waits for an earlier event of its key.
     """
     letters = session.collect(
-        lambda conn: actions.list_dead_letters(
-            conn, action=action, consumer=consumer, error=error, ended=ended, limit=limit, namespace=session.namespace
-        )
+        session.bind(actions.list_dead_letters, action=action, consumer=consumer, error=error, ended=ended, limit=limit)
     )
     letters.sort(key=lambda pair: pair[1].kind)  # With several shards this puts all actions before all events.
     of: Column = ("of", lambda letter: f"{letter.kind} {letter.name}")
@@ -94,9 +91,7 @@ def show(session: Session, letter: Letter) -> None:
     Examples: headrace dead-letter show 17 · headrace dead-letter show orders/billing/4711
     """
     _require_one_letter(session, letter)
-    target, dead_letter = session.find(
-        UnknownDeadLetter, lambda conn: actions.get_dead_letter(conn, letter, namespace=session.namespace)
-    )
+    target, dead_letter = session.find(UnknownDeadLetter, session.bind(actions.get_dead_letter, letter))
     facts = {"shard": target.name} | _facts(dead_letter)
     session.print(facts, facts_table("dead letter", None, facts))
 
@@ -114,7 +109,7 @@ def edit(
     _require_one_letter(session, letter)
     if len(session.targets) > 1:
         raise BadParameter("each shard has events at this position; choose one shard with --dsn")
-    session.on_every_shard(lambda conn: actions.edit_dead_letter(conn, letter, raw_json(payload), namespace=session.namespace))
+    session.on_every_shard(session.bind(actions.edit_dead_letter, letter, raw_json(payload)))
     session.done(f"dead letter {letter} changed; redrive it: headrace dead-letter redrive {letter}", {"letter": letter})
 
 
@@ -129,13 +124,7 @@ def redrive_(
     Examples: headrace dead-letter redrive 17 18 · headrace dead-letter redrive --action MAIL ·
     headrace dead-letter redrive orders/billing
     """
-    _check_ids(session, letters)
-    _require_selection(letters, action, error, all_=all_)
-    count = sum(
-        actions.redrive(conn, letters or None, action=action, error=error, namespace=session.namespace)
-        for _, conn in session.shards()
-    )
-    _require_match(count, letters)
+    count = _act(session, actions.redrive, _selection(session, letters, action, error, all_=all_))
     session.done(f"{_letters(count)} will be handled again", {"redriven": count})
 
 
@@ -156,14 +145,9 @@ def discard_(
 
     Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard 17 --yes · headrace dead-letter discard --all --redriven
     """
-    _check_ids(session, letters)
-    _require_selection(letters, action, error, all_=all_)
+    chosen = _selection(session, letters, action, error, all_=all_)
     session.confirm(f"Discard the dead letters {', '.join(letters)}?" if letters else "Discard these dead letters?", yes=yes)
-    count = sum(
-        actions.discard(conn, letters or None, action=action, error=error, redriven=redriven, namespace=session.namespace)
-        for _, conn in session.shards()
-    )
-    _require_match(count, letters)
+    count = _act(session, actions.discard, {**chosen, "redriven": redriven})
     session.done(f"{_letters(count)} discarded", {"discarded": count})
 
 
@@ -184,16 +168,22 @@ def _require_one_letter(session: Session, letter: str) -> None:
         raise BadParameter(f"{letter} names a consumer; add the position: {letter}/POSITION")
 
 
-def _require_selection(letters: list[str] | None, action: str | None, error: str | None, *, all_: bool) -> None:
-    """A command without a selection must not act on everything."""
+def _selection(
+    session: Session, letters: list[str] | None, action: str | None, error: str | None, *, all_: bool
+) -> dict[str, Any]:
+    """The chosen dead letters, as arguments. A command without a selection must not act on everything."""
+    _check_ids(session, letters)
     if sum((bool(letters), bool(action or error), all_)) != 1:
         raise BadParameter("choose dead letters by LETTER, --action, --error or --all")
+    return {"ids": letters or None, "action": action, "error": error}
+
+
+def _act(session: Session, act: Callable[..., int], chosen: Mapping[str, Any]) -> int:
+    count = sum(session.on_every_shard(session.bind(act, **chosen)))
+    if chosen["ids"] and count == 0:
+        raise NotFound(f"there is no open dead letter {', '.join(chosen['ids'])}; see: headrace dead-letter list")
+    return count
 
 
 def _letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count} dead letters"
-
-
-def _require_match(count: int, letters: list[str] | None) -> None:
-    if letters and count == 0:
-        raise NotFound(f"there is no open dead letter {', '.join(letters)}; see: headrace dead-letter list")

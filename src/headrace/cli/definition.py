@@ -79,9 +79,6 @@ class DefinitionGroup:
         noun = self.kind.noun
         return Annotated[str, Argument(metavar=noun.upper(), help=f"Name of the {noun}.", show_default=False)]
 
-    def help_of(self, verb: str, text: str) -> str:
-        return f"{text}\n\n{self.texts[verb]}" if verb in self.texts else text
-
     def field_options(self, *, altering: bool) -> dict[str, OptionType]:
         """The options of `create` or `alter`: one per field, and the special ones."""
         fields = [
@@ -94,12 +91,10 @@ class DefinitionGroup:
         return {**options, **self.options}
 
     def columns(self) -> list[Column]:
-        """The columns of a definition."""
         by_name = {own.name: own for own in self.kind.fields}
         return [_field_column(by_name[one]) if isinstance(one, str) else one for one in self.listed]
 
     def of_definition(self, column: Column) -> Column:
-        """A column of a definition as one of its state."""
         heading = column if isinstance(column, str) else column[0]
         return heading, lambda state: cells([column], self.kind.definition(state))[0]
 
@@ -114,7 +109,6 @@ def _field_column(own: Field) -> Column:
 
 
 def _option(own: Field, *, altering: bool, is_argument: bool) -> OptionType:
-    """The option or argument of a field."""
     type_ = str if own.is_json or own.base is timedelta else own.base
     is_required = own.is_required and not altering
     text = f"{own.help.rstrip('.')}, or @FILE." if own.is_long else own.help
@@ -182,7 +176,7 @@ def _add_readers(group: Typer, own: DefinitionGroup) -> None:
         return state, list(own.details(session, conn, state))
 
     def versions(session: Session, name: str) -> None:
-        rows = session.collect(lambda conn: kind.versions(conn, name, namespace=session.namespace))
+        rows = session.collect(session.bind(kind.versions, name))
         columns: list[Column] = ["version", "written_at", ("by", "written_by"), *own.columns(), ("status", _version_status)]
         if rows and hasattr(rows[0][1], "since_position"):
             columns += [("positions", _positions), ("error", lambda version: first_line(version.error))]
@@ -238,7 +232,7 @@ def _add_writers(group: Typer, own: DefinitionGroup) -> None:
 
     def drop(session: Session, name: str, yes: Yes = False) -> None:
         session.confirm(f"Drop {noun} {name}{own.loses}?", yes=yes)
-        own.on_its_shards(session, lambda conn: kind.drop(conn, name, namespace=session.namespace))
+        own.on_its_shards(session, session.bind(kind.drop, name))
         session.done(f"{noun} {name} dropped", {noun: name})
 
     place = "on one shard" if kind.is_on_one_shard else "on every shard"
@@ -256,16 +250,13 @@ def _add_pauses(group: Typer, own: DefinitionGroup) -> None:
     noun = own.kind.noun
 
     def pause(session: Session, name: str, reason: Reason = None) -> None:
-        acted = own.on_its_shards(session, lambda conn: own.kind.pause(conn, name, reason=reason, namespace=session.namespace))
+        acted = own.on_its_shards(session, session.bind(own.kind.pause, name, reason=reason))
         changed = any(is_new for _, is_new in acted)
         state = "is paused" if changed else "was paused already"
         session.done(f"{noun} {name} {state}", {noun: name, "state": "paused", "changed": changed})
 
     def resume(session: Session, name: str) -> None:
-        count = sum(
-            count
-            for _, count in own.on_its_shards(session, lambda conn: own.kind.resume(conn, name, namespace=session.namespace))
-        )
+        count = sum(count for _, count in own.on_its_shards(session, session.bind(own.kind.resume, name)))
         session.done(f"{noun} {name} {resumed_text(noun, count)}", {noun: name, "state": "running", "resumed": count})
 
     _add(group, own, "pause", f"Pause a {noun}. What runs finishes, and nothing new starts within a second.", pause)
@@ -291,7 +282,7 @@ def _add(
 ) -> None:
     if "name" in function.__annotations__:
         function.__annotations__["name"] = own.name_type
-    function.__doc__ = own.help_of(verb, text)
+    function.__doc__ = f"{text}\n\n{own.texts[verb]}" if verb in own.texts else text
     command(group, verb, options=options)(function)
 
 

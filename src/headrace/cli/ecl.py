@@ -61,22 +61,19 @@ def test(
     Example: headrace ecl test patterns.toml --engine interpreter
     """
     cases = ecl.load_corpus(file)
-    errors = [_pattern_error(case) for case in cases]
+    errors: list[str | None] = []
+    for case in cases:
+        try:
+            ecl.compile(ecl.parse(case.pattern))
+            errors.append(None)
+        except (ecl.PatternError, ecl.StateLimitExceeded) as error:
+            errors.append(f"invalid pattern: {error}")
     valid = [case for case, error in zip(cases, errors, strict=True) if error is None]
     results = iter(_differences(session, engine, valid))
     names = [case.name for case in cases]
     differences = [error or next(results) for error in errors]
     texts = [text and text.removeprefix(f"{name}: ") for name, text in zip(names, differences, strict=True)]
     print_corpus_result(session, engine, names, texts)
-
-
-def _pattern_error(case: ecl.Case) -> str | None:
-    """Why the pattern of a case is invalid."""
-    try:
-        ecl.compile(ecl.parse(case.pattern))
-    except (ecl.PatternError, ecl.StateLimitExceeded) as error:
-        return f"invalid pattern: {error}"
-    return None
 
 
 @command(group, "check", common=("json",))
@@ -229,8 +226,6 @@ def read_text(argument: str) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one analysis."""
-
     check: str
     level: Level
     message: str
@@ -317,7 +312,6 @@ class PatternRun:
 
 
 def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s: float | None) -> PatternRun:
-    """Runs the events, then advances the time to `until_s`."""
     table = ecl.compile(pattern)
     results = ecl.run_events(pattern, events)
     steps = [
@@ -349,22 +343,19 @@ def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s:
         now = until
         state = instances[-1] if instances else ecl.start_state(table, now)
     deadline = ecl.next_deadline(state)
+    try:
+        trace = ecl.shortest_to_output(table, state, now=now)
+        shortest = None if trace is None else str(trace)
+    except ecl.StateLimitExceeded as error:
+        shortest = f"undecided: {error}"
     return PatternRun(
         steps=steps,
         waits_for=[*ecl.waits_for(table, state).events, *["a timer"] * (deadline is not None)],
         deadline_s=None if deadline is None else deadline / US_PER_S,
-        shortest=_shortest(table, state, now),
+        shortest=shortest,
     )
 
 
 def _tokens(outputs: tuple[ecl.Output, ...], at: int) -> list[str]:
     """The tokens; outputs of timers with their own time."""
     return [output.token if output.time == at else f"{output.token} (at {output.time / US_PER_S:g} s)" for output in outputs]
-
-
-def _shortest(table: ecl.Table, state: ecl.TableState, now: int) -> str | None:
-    try:
-        trace = ecl.shortest_to_output(table, state, now=now)
-    except ecl.StateLimitExceeded as error:
-        return f"undecided: {error}"
-    return None if trace is None else str(trace)

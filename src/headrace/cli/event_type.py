@@ -73,7 +73,7 @@ def create(session: Session, name: Name, description: Annotated[str | None, Opti
 
     Example: headrace event-type create order.placed --description 'a customer has ordered'
     """
-    session.on_every_shard(lambda conn: register_event_type(conn, name, description=description, namespace=session.namespace))
+    session.on_every_shard(session.bind(register_event_type, name, description=description))
     session.done(f"event type {name} registered", {"event_type": name})
 
 
@@ -85,10 +85,10 @@ def drop(
 ) -> None:
     """Unregister an event type with its schema, on every shard, or drop its schema only. Rules that use it stay."""
     if schema:
-        session.on_every_shard(lambda conn: drop_schema(conn, name, namespace=session.namespace))
+        session.on_every_shard(session.bind(drop_schema, name))
         session.done(f"the schema of {name} is dropped", {"event_type": name})
         return
-    session.on_every_shard(lambda conn: unregister_event_type(conn, name, namespace=session.namespace))
+    session.on_every_shard(session.bind(unregister_event_type, name))
     session.done(f"event type {name} is no longer registered", {"event_type": name})
 
 
@@ -110,15 +110,7 @@ def set_(
     """
     text = _read(file)
     (change, *_) = session.on_every_shard(
-        lambda conn: set_schema(
-            conn,
-            name,
-            text,
-            compatibility=compatibility,
-            validation=validation,
-            force=force,
-            namespace=session.namespace,
-        )
+        session.bind(set_schema, name, text, compatibility=compatibility, validation=validation, force=force)
     )
     _note_findings(change.check)
     if validation in ("warn", "reject") and not change.check.check_is_complete:
@@ -134,9 +126,7 @@ def alter(session: Session, name: Name, compatibility: CompatibilityOption = Non
     """
     if compatibility is None and validation is None:
         raise BadParameter("give --compatibility or --validation")
-    session.on_every_shard(
-        lambda conn: alter_schema(conn, name, compatibility=compatibility, validation=validation, namespace=session.namespace)
-    )
+    session.on_every_shard(session.bind(alter_schema, name, compatibility=compatibility, validation=validation))
     session.done(f"the schema of {name} is changed", {"event_type": name})
 
 
@@ -149,13 +139,7 @@ def check(session: Session, name: Name, file: SchemaFile, compatibility: Compati
     Example: headrace event-type check order.placed order.json --compatibility full
     """
     text = _read(file)
-    result = next(
-        iter(
-            session.on_every_shard(
-                lambda conn: check_schema(conn, name, text, compatibility=compatibility, namespace=session.namespace)
-            )
-        )
-    )
+    result = next(iter(session.on_every_shard(session.bind(check_schema, name, text, compatibility=compatibility))))
     errors = [entry for entry in result.findings if entry.finding.severity == "error"]
     rows = [(f"{entry.direction} compatibility", entry.reason, entry.example or "") for entry in result.breaks]
     rows += [(f"{entry.kind} {entry.name}", str(entry.finding), entry.finding.severity) for entry in result.findings]
@@ -193,7 +177,7 @@ def show(
 @command(group, "versions")
 def versions(session: Session, name: Name) -> None:
     """List the versions of an event type's schema."""
-    entries = session.collect(lambda conn: list_schema_versions(conn, name, namespace=session.namespace))
+    entries = session.collect(session.bind(list_schema_versions, name))
     session.show(["version", "compatibility", "forced", "written_at", ("by", "written_by")], entries)
 
 
@@ -209,16 +193,12 @@ def infer(
     Examples: headrace event-type infer orders order.placed > order.json · headrace event-type infer orders
     """
     if name is None:
-        _, proposals = session.find(
-            NotFound, lambda conn: infer_topic_schemas(conn, topic, sample=sample, namespace=session.namespace)
-        )
+        _, proposals = session.find(NotFound, session.bind(infer_topic_schemas, topic, sample=sample))
         note(f"of {len(proposals)} event types; check them before you set them")
         schemas = {event_type: proposal.schema for event_type, proposal in proposals.items()}
         session.print(proposals, json.dumps(schemas, indent=2, ensure_ascii=False))
         return
-    _, proposal = session.find(
-        NotFound, lambda conn: infer_event_schema(conn, topic, name, sample=sample, namespace=session.namespace)
-    )
+    _, proposal = session.find(NotFound, session.bind(infer_event_schema, topic, name, sample=sample))
     note(f"from {proposal.sample} events; check it before you set it")
     session.print(proposal, json.dumps(proposal.schema, indent=2, ensure_ascii=False))
 

@@ -17,9 +17,10 @@ from uuid import UUID, uuid4
 import msgspec
 from psycopg.types.json import set_json_loads
 from rich.table import Table
-from typer import Argument, BadParameter, Option, Typer
+from typer import BadParameter, Option, Typer
 
-from headrace.cli.options import ArchiveFolder, DryRun, From, To, TopicName, Types, Yes
+from headrace.cli.consumer import IDLE
+from headrace.cli.options import ArchiveFolder, DryRun, EventId, From, Keys, To, TopicName, Types, Where, Yes
 from headrace.cli.output import Column, console, first_line, json_line, note, progress_bar, say, table, to_json
 from headrace.cli.session import Session, command, facts_table
 from headrace.consume import seek_position
@@ -74,9 +75,7 @@ def tail_(
     count: Annotated[int | None, Option("-n", min=1, help="With --from: stop after this many; else: how many newest.")] = None,
     types: Types = None,
     key: Annotated[str | None, Option(help="Only events with this key.")] = None,
-    where: Annotated[
-        str | None, Option(metavar="CONDITION", help="Only events for which a condition is true, as in a rule.")
-    ] = None,
+    where: Where = None,
     cloudevent: Annotated[bool, Option("--cloudevent", help="Print CloudEvents 1.0, one per line.")] = False,
 ) -> None:
     """Show the events of a topic with their ids, and follow it.
@@ -161,10 +160,7 @@ def _print_event(session: Session, target: Target, event: LoggedEvent, *, cloude
 
 
 @command(group, "trace")
-def trace(
-    session: Session,
-    event_id: Annotated[UUID, Argument(metavar="EVENT_ID", help="Id of the event.", show_default=False)],
-) -> None:
+def trace(session: Session, event_id: EventId) -> None:
     """Show the history of an event, from the log to the end of its actions.
 
     It lists the place in the log, the id of the publisher's trace, the consumers that have handled it and those that have not,
@@ -214,22 +210,19 @@ def _history_tables(target: Target, history: EventHistory) -> Iterator[Table]:
 
 
 def _consumer_state(consumer: ConsumerProgress) -> str:
-    return "idle: no node runs it" if consumer.state == "idle" else consumer.state
+    return IDLE if consumer.state == "idle" else consumer.state
 
 
 def _history_facts(history: EventHistory) -> dict[str, object]:
     fields = ("type", "key", "payload", "headers", "emitted_at", "appended_at", "producer", "outcome")
     trace = {} if history.trace_id is None else {"trace": history.trace_id}
-    return (
-        {
-            "topic": f"{history.topic} (namespace {history.namespace})",
-            "position": "not in the log yet"
-            if history.position is None
-            else f"{history.position} (partition {history.partition})",
-        }
-        | {field: getattr(history, field) for field in fields}
-        | trace
-    )
+    place = f"{history.position} (partition {history.partition})"
+    return {
+        "topic": f"{history.topic} (namespace {history.namespace})",
+        "position": "not in the log yet" if history.position is None else place,
+        **{field: getattr(history, field) for field in fields},
+        **trace,
+    }
 
 
 def _action_row(action: ActionHistory) -> list[object]:
@@ -248,7 +241,7 @@ def replay_(
     start: From = "earliest",
     end: To = "latest",
     types: Types = None,
-    keys: Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")] = None,
+    keys: Keys = None,
     same_ids: Annotated[bool, Option("--same-ids", help="Keep the ids, and skip events that the topic already has.")] = False,
     rate: Annotated[float | None, Option(min=0.01, help="Limit, in events per second.")] = None,
     name: Annotated[

@@ -55,11 +55,7 @@ def create(
     Example: headrace hook create github code --scheme github --secret env:GITHUB
     """
     templates = _read_mapping(mapping)
-    session.on_every_shard(
-        lambda conn: create_hook(
-            conn, name, topic, scheme, secret, mapping=templates, window_s=window_s or 300, namespace=session.namespace
-        )
-    )
+    session.on_every_shard(session.bind(create_hook, name, topic, scheme, secret, mapping=templates, window_s=window_s or 300))
     path = f"/hooks/{session.namespace or 'default'}/{name}"
     places = [secret_place(reference, session.namespace or "default") for reference in secret]
     message = f"hook {name} takes webhooks at {path}\nthe server reads its secret from {' or '.join(places)}"
@@ -86,16 +82,7 @@ def alter(
         raise BadParameter("give --topic, --secret, --mapping, --window-s, --active or --inactive")
     templates = None if mapping is None else _read_mapping(mapping)
     session.on_every_shard(
-        lambda conn: alter_hook(
-            conn,
-            name,
-            topic=topic,
-            secrets=secret,
-            mapping=templates,
-            window_s=window_s,
-            active=active,
-            namespace=session.namespace,
-        )
+        session.bind(alter_hook, name, topic=topic, secrets=secret, mapping=templates, window_s=window_s, active=active)
     )
     session.done(f"hook {name} is changed", {"hook": name})
 
@@ -103,14 +90,14 @@ def alter(
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the hooks of the namespace."""
-    hooks = session.collect(lambda conn: list_hooks(conn, namespace=session.namespace))
+    hooks = session.collect(session.bind(list_hooks))
     session.show(["hook", "topic", "scheme", "secrets", "active"], hooks)
 
 
 @command(group, "show")
 def show(session: Session, name: Name) -> None:
     """Show one hook with its whole mapping."""
-    target, hook = session.find(UnknownHook, lambda conn: get_hook(conn, name, namespace=session.namespace))
+    target, hook = session.find(UnknownHook, session.bind(get_hook, name))
     facts: dict[str, object] = msgspec.to_builtins(hook, builtin_types=(datetime,))
     facts["mapping"] = describe_mapping(hook.scheme, hook.mapping)
     session.print({"shard": target.name} | facts, facts_table(f"hook {name}", target, facts))
@@ -120,7 +107,7 @@ def show(session: Session, name: Name) -> None:
 def drop(session: Session, name: Name, yes: Yes = False) -> None:
     """Drop a hook, on every shard. Its events stay."""
     session.confirm(f"drop hook {name}?", yes=yes)
-    session.on_every_shard(lambda conn: drop_hook(conn, name, namespace=session.namespace))
+    session.on_every_shard(session.bind(drop_hook, name))
     session.done(f"hook {name} is dropped", {"hook": name})
 
 

@@ -8,7 +8,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from headrace.actions import LEASE_S, WORKERS
 from headrace.cli.output import Column, format_span, redact_log_entry, safe_log_entry, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import Address, Invalid, NotFound, UnknownNode
-from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target, cancel_tasks, grant_node, revoke_node
+from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Target, cancel_tasks, grant_node, revoke_node
 from headrace.node import (
     NO_HANDLER_GRACE_S,
     Headrace,
@@ -56,26 +57,22 @@ def list_(
     A node is alive, or lost when it has sent no heartbeat for 90 seconds; the time is that of its last heartbeat. Lost nodes are forgotten after a day. `node show` tells
     more of one node.
     """
-    nodes = session.collect(lambda conn: list_nodes(conn, stopped=stopped, namespace=session.namespace))
-    consumers: Column = ("consumers", lambda node: _names(f"{one['topic']}/{one['consumer']}" for one in _consumers(node)))
-    handles: Column = ("handles", lambda node: _names(node.handlers))
-    events: Column = ("events\nper min", lambda node: sum(one["events_per_min"] for one in _consumers(node)))
-    done: Column = ("actions\nper min", lambda node: sum(one["per_min"] for one in _actions(node)))
+    nodes = session.collect(session.bind(list_nodes, stopped=stopped))
+    consumers: Column = ("consumers", lambda node: "\n".join(map(_consumer_name, _reports(node, "consumers"))) or None)
+    handles: Column = ("handles", lambda node: "\n".join(node.handlers) or None)
+    events: Column = ("events\nper min", lambda node: sum(one["events_per_min"] for one in _reports(node, "consumers")))
+    done: Column = ("actions\nper min", lambda node: sum(one["per_min"] for one in _reports(node, "actions")))
     session.show([("node", "name"), ("state", _state), consumers, handles, events, done], nodes)
 
 
-def _names(names: Iterable[str]) -> str | None:
-    return "\n".join(names) or None
+def _consumer_name(report: Mapping[str, Any]) -> str:
+    return f"{report['topic']}/{report['consumer']}"
 
 
-def _consumers(node: NodeState) -> list[Any]:
-    consumers = node.report.get("consumers")
-    return list(consumers) if isinstance(consumers, list) else []
-
-
-def _actions(node: NodeState) -> list[Any]:
-    actions = node.report.get("actions")
-    return list(actions) if isinstance(actions, list) else []
+def _reports(node: NodeState, what: str) -> list[Any]:
+    """What a node has reported of its consumers or actions."""
+    reports = node.report.get(what)
+    return list(reports) if isinstance(reports, list) else []
 
 
 def _state(node: NodeState) -> str:
@@ -91,7 +88,7 @@ def show(session: Session, node: NodeName) -> None:
     """
     nodes = [
         (target, state)
-        for target, state in session.collect(lambda conn: list_nodes(conn, stopped=True, namespace=session.namespace))
+        for target, state in session.collect(session.bind(list_nodes, stopped=True))
         if node in (state.name, str(state.node_id))
     ]
     if not nodes:
@@ -103,10 +100,10 @@ def show(session: Session, node: NodeName) -> None:
 def _node_tables(target: Target, node: NodeState) -> Iterator[Table]:
     fields = ("state", "description", "version", "started_at", "heartbeat_at", "stopped_at", "sequencer", "metadata", "node_id")
     yield facts_table(f"node {node.name}", target, {field: getattr(node, field) for field in fields})
-    if consumers := _consumers(node):
+    if consumers := _reports(node, "consumers"):
         partitions: Column = ("partitions", lambda one: _partitions(one["partitions"]))
         yield table([("runs consumer", "consumer"), "topic", partitions, ("events/min", "events_per_min")], consumers)
-    rates = dict.fromkeys(node.handlers, 0.0) | {one["action"]: one["per_min"] for one in _actions(node)}
+    rates = dict.fromkeys(node.handlers, 0.0) | {one["action"]: one["per_min"] for one in _reports(node, "actions")}
     if rates:
         yield table([("handles action", ""), ("per min", "")], sorted(rates.items()))
 
@@ -129,17 +126,14 @@ def forget(
     """
     if (node is None) != lost:
         raise BadParameter("name a node, or choose --lost", param_hint="NODE")
-    count = sum(_forget(session, conn, node) for _, conn in session.shards())
+    count = 0
+    for _, conn in session.shards():
+        # It may be registered on another shard only.
+        with suppress(UnknownNode):
+            count += forget_nodes(conn, node, namespace=session.namespace)
     if node is not None and not count:
         raise UnknownNode(f"there is no node {node!r}; see: headrace node list --stopped")
     session.done(f"{count} nodes forgotten", {"forgotten": count})
-
-
-def _forget(session: Session, conn: Connection, node: str | None) -> int:
-    try:
-        return forget_nodes(conn, node, namespace=session.namespace)
-    except UnknownNode:
-        return 0  # It may be registered on another shard only.
 
 
 HttpAddress = Annotated[

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 from typer import Argument, Option
 
@@ -28,6 +29,11 @@ OptionalTopic = Annotated[str | None, Argument(metavar="TOPIC", help="Only this 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would happen.")]
 Strict = Annotated[bool, Option("--strict", help="Count warnings as problems.")]
+EventId = Annotated[UUID, Argument(metavar="EVENT_ID", help="Id of the event.", show_default=False)]
+Where = Annotated[
+    str | None, Option("--where", metavar="CONDITION", help="Only events for which a condition is true, as in a rule.")
+]
+Keys = Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")]
 Types = Annotated[list[str] | None, Option("--type", help="Only this event type; repeatable.")]
 From = Annotated[str, Option("--from", help="Start: earliest, a position or a time.")]
 To = Annotated[str, Option("--to", help="End (exclusive): latest, a position or a time.")]

@@ -66,13 +66,11 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Writes text to standard error."""
     sys.stderr.write(safe_lines(text) + "\n")
     sys.stderr.flush()
 
 
 def json_line(value: object) -> None:
-    """Writes one JSON document on one line."""
     say(to_json(value))
 
 
@@ -128,7 +126,6 @@ def table(columns: Sequence[Column], values: Iterable[object], *, title: str | N
 
 
 def cells(columns: Sequence[Column], value: Any) -> list[object]:
-    """The cells of a row."""
     if isinstance(value, list | tuple):
         return list(value)
     sources = [column if isinstance(column, str) else column[1] for column in columns]

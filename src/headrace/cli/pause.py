@@ -37,14 +37,14 @@ def pause_(
     headrace pause
     """
     if kind is None:
-        pauses = session.collect(lambda conn: list_pauses(conn, namespace=session.namespace))
+        pauses = session.collect(session.bind(list_pauses))
         session.show(["kind", "name", ("since", "paused_at"), ("by", "paused_by"), "reason"], pauses)
         return
     _require_name(kind, name)
     if kind == "schedule":
-        _, changed = session.find(UnknownSchedule, lambda conn: pause(conn, kind, name, namespace=session.namespace))
+        _, changed = session.find(UnknownSchedule, session.bind(pause, kind, name))
     else:
-        changed = any(session.on_every_shard(lambda conn: pause(conn, kind, name, reason=reason, namespace=session.namespace)))
+        changed = any(session.on_every_shard(session.bind(pause, kind, name, reason=reason)))
     state = "is paused" if changed else "was paused already"
     session.done(f"{_subject(kind, name)} {state}", {"kind": kind, "name": name, "state": "paused", "changed": changed})
 
@@ -57,9 +57,9 @@ def resume_(session: Session, kind: Kind, name: Name = "") -> None:
     """
     _require_name(kind, name)
     if kind == "schedule":
-        _, count = session.find(UnknownSchedule, lambda conn: resume(conn, kind, name, namespace=session.namespace))
+        _, count = session.find(UnknownSchedule, session.bind(resume, kind, name))
     else:
-        count = sum(session.on_every_shard(lambda conn: resume(conn, kind, name, namespace=session.namespace)))
+        count = sum(session.on_every_shard(session.bind(resume, kind, name)))
     session.done(
         f"{_subject(kind, name)} {resumed_text(kind, count)}", {"kind": kind, "name": name, "state": "running", "resumed": count}
     )

@@ -104,7 +104,6 @@ class _Progress:
             self._note()
 
     def add(self, batch: BatchDone) -> None:
-        """Adds a committed batch."""
         if self._json:
             json_line(msgspec.to_builtins(batch) | {"events": batch.events})
             return
@@ -150,8 +149,8 @@ def list_(
 
     Example: headrace pipeline list --topic orders
     """
-    pipelines = session.collect(lambda conn: list_pipelines(conn, topic=topic, namespace=session.namespace))
-    batches = session.collect(lambda conn: list_batches(conn, topic, namespace=session.namespace)) if topic else []
+    pipelines = session.collect(session.bind(list_pipelines, topic=topic))
+    batches = session.collect(session.bind(list_batches, topic)) if topic else []
     if session.json:
         states = [{"shard": target.name} | msgspec.to_builtins(state) for target, state in pipelines]
         newest = [{"shard": target.name} | msgspec.to_builtins(batch) for target, batch in batches]

@@ -25,8 +25,8 @@ from headrace.core import (
     PayloadTooDeep,
     RawJSON,
     ShardUnavailable,
-    decode,
     from_cloudevent,
+    raw_json,
 )
 from headrace.db import Connection, Shards, connect
 from headrace.log.outbox import publish_many
@@ -113,18 +113,10 @@ def publish(
     elif type_ is None:
         raise BadParameter("an event needs a TYPE", param_hint="TYPE")
     else:
-        event = msgspec.structs.replace(event, payload=raw_json(payload), id=event_id or event.id)
+        event = msgspec.structs.replace(event, payload=None if payload is None else raw_json(payload), id=event_id or event.id)
     with Router(session) as router:
         shard = router.publish([event])[0]
     session.done(str(event.id), {"id": event.id, "topic": event.topic, "type": event.type, "shard": shard})
-
-
-def raw_json(text: str | None) -> RawJSON | None:
-    """A payload exactly as it was typed, so that no digit is lost; raises InvalidPayload."""
-    if text is None:
-        return None
-    decode(text)
-    return msgspec.Raw(text.encode())
 
 
 def _headers(options: list[str]) -> dict[str, str]:
@@ -156,7 +148,6 @@ def _publish_batch(router: Router, events: Iterator[Event]) -> Iterator[int]:
 
 
 def _batches(events: Iterator[Event], size: int) -> Iterator[Iterator[Event]]:
-    """Splits the events into batches, each read only while it is published."""
     for first in events:
         yield chain([first], islice(events, size - 1))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from rich.table import Table
 from typer import Argument, BadParameter, Option
 
 from headrace.cli.definition import DefinitionGroup
@@ -20,7 +19,6 @@ from headrace.core import JSON, safe_lines
 from headrace.db import Connection, Target
 from headrace.relays import (
     RELAYS,
-    Message,
     Relay,
     RelayBacktest,
     RelayState,
@@ -60,17 +58,6 @@ def _status(state: RelayState) -> str:
     return status if state.relay.active else f"{status}, not active"
 
 
-def _cursors(session: Session, conn: Connection, state: RelayState) -> Iterator[Table]:
-    """The cursors of a relay, with the last error."""
-    lags = consumer_lag(conn, topic=state.relay.topic, consumer=state.consumer, namespace=session.namespace)
-    yield table(["partition", "position", ("lag", "lag_events"), "lag_s", "state", "attempts", "retry_at", "error"], lags)
-
-
-def _set_options(definition: Relay, values: Mapping[str, Any], _changed: set[str]) -> Relay:
-    """--option replaces single options of the target."""
-    return replace(definition, options={**definition.options, **_parse_options(values.get("option"))})
-
-
 def _parse_options(pairs: list[str] | None) -> dict[str, JSON]:
     options: dict[str, JSON] = {}
     for pair in pairs or ():
@@ -84,6 +71,7 @@ def _parse_options(pairs: list[str] | None) -> dict[str, JSON]:
     return options
 
 
+CURSORS: Sequence[Column] = ("partition", "position", ("lag", "lag_events"), "lag_s", "state", "attempts", "retry_at", "error")
 Name = Annotated[str, Argument(metavar="RELAY", help="Name of the relay.", show_default=False)]
 TargetOptions = Annotated[
     list[str] | None,
@@ -102,11 +90,13 @@ group = DefinitionGroup(
     # Condition and version are in `show` and in the JSON: with them the table would not fit into 80 columns.
     states=("relay", "topic", "target", "status", "lag_events", "lag_s", "error"),
     list_rows=_rows_with_lag,
-    details=_cursors,
+    details=lambda session, conn, state: [
+        table(CURSORS, consumer_lag(conn, topic=state.relay.topic, consumer=state.consumer, namespace=session.namespace))
+    ],
     loses=" with its cursors and dead letters",
     options={"option": (TargetOptions, None)},
     options_set=("options",),
-    apply_options=_set_options,
+    apply_options=lambda relay, values, _: replace(relay, options={**relay.options, **_parse_options(values.get("option"))}),
     texts={
         "show": "Secrets are not shown: the options refer to them.",
         "create": """A secret is a reference: env:CRM, in namespace shop the node's variable HEADRACE_SECRET_SHOP__CRM, or file:crm,
@@ -138,7 +128,7 @@ def seek(
 
     Example: headrace relay seek crm 2026-01-31T12:00:00Z
     """
-    preview = session.collect(lambda conn: seek_relay(conn, name, to, preview=True, namespace=session.namespace))
+    preview = session.collect(session.bind(seek_relay, name, to, preview=True))
     if not session.json:
         columns: list[Column] = ["partition", "from_position", "to_position", ("events", lambda move: abs(move.events))]
         meaning: Column = ("", lambda move: "again" if move.events > 0 else "skipped" if move.events < 0 else "unchanged")
@@ -146,7 +136,7 @@ def seek(
     moves = preview
     if not dry_run:
         session.confirm(f"Move relay {name}?", yes=yes)
-        moves = session.collect(lambda conn: seek_relay(conn, name, to, namespace=session.namespace))
+        moves = session.collect(session.bind(seek_relay, name, to))
     again, skipped = (sum(max(sign * move.events, 0) for _, move in moves) for sign in (1, -1))
     verb = "would be" if dry_run else "will be"
     result = {"relay": name, "moved": not dry_run, "delivered_again": again, "skipped": skipped}
@@ -176,7 +166,15 @@ def backtest(
 def _print_backtest(session: Session, target: Target, relay: Relay, result: RelayBacktest) -> None:
     if session.json:
         facts = {field: getattr(result, field) for field in ("from_position", "to_position", "events", "messages", "body_bytes")}
-        samples = [_sample(message) for message in result.samples]
+        samples = [
+            {
+                "position": message.position,
+                "key": message.key,
+                "body": msgspec.json.decode(message.body),
+                "headers": {**message.headers},
+            }
+            for message in result.samples
+        ]
         types = dict(result.by_event_type)
         json_line({"shard": target.name, "relay": relay.name, **facts, "by_event_type": types, "samples": samples})
         return
@@ -193,8 +191,3 @@ def _print_backtest(session: Session, target: Target, relay: Relay, result: Rela
         console().print(table(["event type", "messages"], sorted(result.by_event_type.items())))
     for message in result.samples:
         console().print(f"{message.position}: {safe_lines(message.body.decode())}", markup=False, soft_wrap=True)
-
-
-def _sample(message: Message) -> dict[str, object]:
-    body = msgspec.json.decode(message.body)
-    return {"position": message.position, "key": message.key, "body": body, "headers": dict(message.headers)}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import Annotated
-from uuid import UUID
 
 import msgspec
 from typer import Argument
 
 from headrace.cli.definition import DefinitionGroup
+from headrace.cli.options import EventId
 from headrace.cli.output import Column, table
 from headrace.cli.session import Session, command
 from headrace.core import UnknownEvent
@@ -37,13 +37,13 @@ group = DefinitionGroup(
 def why_not(
     session: Session,
     name: Annotated[str, Argument(metavar="RULE", help="Name of the rule.", show_default=False)],
-    event_id: Annotated[UUID, Argument(metavar="EVENT_ID", help="Id of the event.", show_default=False)],
+    event_id: EventId,
 ) -> None:
     """Show why a rule did not fire on an event: the clauses that did not hold, with their values.
 
     Example: headrace rule why-not vip 01981f6c-0000-7000-8000-000000000000
     """
-    target, answer = session.find(UnknownEvent, lambda conn: explain_rule(conn, name, event_id, namespace=session.namespace))
+    target, answer = session.find(UnknownEvent, session.bind(explain_rule, name, event_id))
     values: Column = ("values", lambda clause: ", ".join(f"{part.text} = {part.value}" for part in clause.parts))
     session.print(
         {"shard": target.name} | msgspec.to_builtins(answer),

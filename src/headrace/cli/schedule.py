@@ -56,7 +56,7 @@ def run(session: Session, name: Name) -> None:
 
     This works for a paused schedule, too.
     """
-    _, event_id = session.find(UnknownSchedule, lambda conn: schedules.run_now(conn, name, namespace=session.namespace))
+    _, event_id = session.find(UnknownSchedule, session.bind(schedules.run_now, name))
     session.done(str(event_id), {"schedule": name, "event_id": event_id})
 
 

@@ -54,8 +54,13 @@ class Session:
                 conn.add_notice_handler(_print_warning)
                 yield target, conn
 
+    def bind(
+        self, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> Callable[[Connection], T]:
+        """A function of the library with all its arguments but the connection, in the namespace of the command."""
+        return lambda conn: function(conn, *arguments, **options, namespace=self.namespace)  # type: ignore[arg-type]
+
     def on_every_shard(self, action: Callable[[Connection], T]) -> list[T]:
-        """Runs an action on every database and returns the results."""
         return [action(conn) for _, conn in self.shards()]
 
     def collect(self, read: Callable[[Connection], Iterable[T]]) -> list[tuple[Target, T]]:
@@ -150,7 +155,6 @@ def _change_text(value: object) -> str:
 
 
 def facts_table(title: str, target: Target | None, facts: Mapping[str, object]) -> Table:
-    """A table with a line for each fact about one object."""
     rows = [
         (name.replace("_", " "), to_json(value) if isinstance(value, dict | list) else format_value(value))
         for name, value in facts.items()
@@ -209,7 +213,6 @@ def exit_codes(*, as_json: bool) -> Iterator[None]:
 
 
 def _print_warning(notice: psycopg.errors.Diagnostic) -> None:
-    """Prints a warning of the database to standard error."""
     if notice.severity_nonlocalized == "WARNING":
         note(f"warning: {notice.message_primary}" + (f". {notice.message_hint}" if notice.message_hint else ""))
 

@@ -41,8 +41,8 @@ def create(
     token = NewAccessToken.generate()
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
     session.on_every_shard(
-        lambda conn: create_access_token(
-            conn,
+        session.bind(
+            create_access_token,
             name,
             rights,
             topics=topic,
@@ -50,7 +50,6 @@ def create(
             expires_at=expires_at,
             rate_per_s=rate_per_s,
             token=token,
-            namespace=session.namespace,
         )
     )
     session.done(token.token, {"name": name, "token": token.token, "expires_at": expires_at})
@@ -59,7 +58,7 @@ def create(
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the access tokens of the namespace, also revoked ones."""
-    tokens = session.collect(lambda conn: list_access_tokens(conn, namespace=session.namespace))
+    tokens = session.collect(session.bind(list_access_tokens))
     names: list[Column] = [
         ("topics", lambda token: token.topics or "all"),
         ("event types", lambda token: token.event_types or "all"),
@@ -71,7 +70,7 @@ def list_(session: Session) -> None:
 @command(group, "revoke")
 def revoke(session: Session, name: Name) -> None:
     """Revoke an access token, on every shard. Servers reject it within seconds, and end its event streams."""
-    session.on_every_shard(lambda conn: revoke_access_token(conn, name, namespace=session.namespace))
+    session.on_every_shard(session.bind(revoke_access_token, name))
     session.done(f"access token {name} is revoked", {"name": name})
 
 

@@ -9,7 +9,7 @@ import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace.cli.consumer import PARTITION, STATE
-from headrace.cli.options import ArchiveFolder, DryRun, From, OptionalTopic, To, TopicName, Types, Yes
+from headrace.cli.options import ArchiveFolder, DryRun, From, Keys, OptionalTopic, To, TopicName, Types, Yes
 from headrace.cli.output import Column, console, note, progress_bar, table
 from headrace.cli.session import Changes, Session, command, facts_table
 from headrace.consume import consumer_lag
@@ -56,11 +56,10 @@ def create(
                 clock=clock,
                 namespace=session.namespace,
             )
+            created_on.append(target.name)
         except TopicExists:
             if not if_not_exists:
                 raise
-            continue
-        created_on.append(target.name)
     message = f"topic {name} created" if created_on else f"topic {name} exists already"
     session.done(message, {"topic": name, "created_on": created_on})
 
@@ -121,7 +120,7 @@ def engine(
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the topics of the namespace with their sizes."""
-    topics = session.collect(lambda conn: log.list_topics(conn, namespace=session.namespace))
+    topics = session.collect(session.bind(log.list_topics))
     counts: list[Column] = ["partitions", "events", "last_position", ("in outbox", "waiting"), "consumers"]
     retention = ("retention", lambda topic: topic.retention or "forever")
     session.show(["topic", *counts, retention, "engine", ("last event at", "last_appended_at")], topics, facts=_facts)
@@ -168,7 +167,7 @@ def export(
     start: From = "earliest",
     end: To = "latest",
     types: Types = None,
-    keys: Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")] = None,
+    keys: Keys = None,
     where: Annotated[str | None, Option(help="Only events for which this condition is true.")] = None,
     columns: Annotated[list[str] | None, Option("--column", help="Only this column; repeatable.")] = None,
     format: Annotated[ExportFormat | None, Option(help="Format of the file.", show_default="by its name")] = None,
@@ -215,7 +214,7 @@ def drop(
     """Drop a topic with its log and its outbox, on every shard."""
     events = sum(session.on_every_shard(lambda conn: log.get_topic(conn, name, namespace=session.namespace).events))
     session.confirm(f"Drop topic {name} with {events} events in its log?", yes=yes)
-    session.on_every_shard(lambda conn: log.drop_topic(conn, name, force=force, namespace=session.namespace))
+    session.on_every_shard(session.bind(log.drop_topic, name, force=force))
     session.done(f"topic {name} dropped", {"topic": name, "events": events})
 
 
@@ -244,22 +243,9 @@ def erase(
     """
     if not dry_run:
         session.confirm(f"Erase the data of this key in topic {name} for good?", yes=yes)
+    options = {"replace_key": replace_key, "actions": actions, "dry_run": dry_run, "vacuum": vacuum, "rewrite": rewrite}
     erasures = [
-        (
-            target,
-            erase_key(
-                target,
-                name,
-                key,
-                fields=redact,
-                replace_key=replace_key,
-                actions=actions,
-                dry_run=dry_run,
-                vacuum=vacuum,
-                rewrite=rewrite,
-                namespace=session.namespace,
-            ),
-        )
+        (target, erase_key(target, name, key, fields=redact, **options, namespace=session.namespace))
         for target in session.targets
     ]
     if session.json:
@@ -288,7 +274,7 @@ def erasures(
                 note("an older transaction is still open, so VACUUM removed nothing; try again when it has ended")
             elif result.not_owned:
                 note(f"this role may not vacuum {len(result.not_owned)} tables; run this as their owner")
-    erasures = session.collect(lambda conn: list_erasures(conn, name, namespace=session.namespace))
+    erasures = session.collect(session.bind(list_erasures, name))
     rows: Column = ("rows", lambda erasure: ", ".join(f"{place} {count}" for place, count in erasure.row_counts.items()))
     pending: Column = ("pending", _pending)
     fields: Column = ("fields", lambda erasure: ", ".join(erasure.fields or ["all"]))

@@ -22,7 +22,7 @@ from headrace.core.events import (
 )
 from headrace.core.extensions import ExtensionPoint
 from headrace.core.json_forms import Payload, RawJSON
-from headrace.core.json_text import JSON, decode, encode
+from headrace.core.json_text import JSON, decode, encode, raw_json
 from headrace.core.limits import HEADERS_BYTES_MAX
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.quotas import NamespaceTurns, TokenBucket, TokenBuckets
@@ -78,6 +78,7 @@ __all__ = [
     "parse_reference",
     "parse_template",
     "print_duration",
+    "raw_json",
     "read_secret",
     "redact",
     "safe_json",

@@ -115,6 +115,12 @@ def decode(text: str | bytes) -> JSON:
     return value
 
 
+def raw_json(text: str) -> RawJSON:
+    """A JSON text exactly as it was typed, so that no digit is lost. Raises as `decode` does."""
+    decode(text)
+    return msgspec.Raw(text.encode())
+
+
 def fits_in_jsonb(text: str, bytes_max: int) -> bool:
     """True if PostgreSQL prints this JSON with at most `bytes_max` bytes: with a space after every comma and colon, and
     numbers without an exponent."""

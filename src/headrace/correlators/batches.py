@@ -121,7 +121,7 @@ class Stepper:
     async def _batch(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int) -> tuple[AnyBatch, Table]:
         cached = self._tables.get(watched.correlator_id)
         if cached is None or cached[0] != version_id:
-            parameters = {"correlator_id": watched.correlator_id}
+            parameters = {"correlator_id": watched.correlator_id, "version_id": version_id}
             row = await (await conn.execute(query("correlators/active_table"), parameters)).fetchone()
             assert row is not None
             cached = self._tables[watched.correlator_id] = (version_id, (from_json(row[0]), row[1], row[2]))

@@ -34,6 +34,8 @@ _SETTINGS = {"search_path": "pg_catalog, pg_temp", "check_function_bodies": "off
 """What our steps run with. A view binds the functions and operators that the search path finds when it is created, and anybody may
 have created some where everybody may create. A function may call another one that is created after it."""
 _LOCK: LiteralString = "lock table headrace_internal.migration in exclusive mode"
+_SECURE: LiteralString = "select headrace_internal.secure();"
+"""Brings rights up to date, for the tables and functions that exist then."""
 _BOTH_CREATED = (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateTable)
 
 
@@ -120,7 +122,7 @@ def migrate(
             conn.execute(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
         if steps or release not in _releases(conn):
             conn.execute(query("db/record_release"), {"release": release, "oldest_node": OLDEST_NODE})
-        conn.execute(query("db/secure"))
+        conn.execute(_SECURE)
         return steps
 
 
@@ -143,7 +145,7 @@ def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
         parts.append(cursor.mogrify(query("db/record_migration"), {"name": step.name, "checksum": step.checksum}).strip())
     release = {"release": RELEASE, "oldest_node": OLDEST_NODE}
     parts.append(cursor.mogrify(query("db/record_release"), release).strip())
-    return "\n\n".join([*parts, query("db/secure").strip(), "commit;"]) + "\n"
+    return "\n\n".join([*parts, _SECURE, "commit;"]) + "\n"
 
 
 def pending_steps(conn: psycopg.Connection[tuple[object, ...]]) -> list[MigrationStep]:

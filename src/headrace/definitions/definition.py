@@ -172,18 +172,3 @@ def fields_of(definition: type[Definition]) -> tuple[Field, ...]:
             default = own.default_factory()
         declared.append(replace(field, name=own.name, type=annotation.__origin__, default=default))
     return tuple(declared)
-
-
-def read_entry(definition: type[AnyDefinition], entry: Mapping[str, object]) -> AnyDefinition:
-    """Builds a definition from an entry of a file. Raises msgspec.ValidationError with the name of the field."""
-    values: dict[str, object] = {}
-    for field in fields_of(definition):
-        if field.name not in entry:
-            if field.is_required:
-                raise msgspec.ValidationError(f"missing required field `{field.name}`")
-            continue
-        try:
-            values[field.name] = field.from_entry(entry[field.name])
-        except msgspec.ValidationError as error:
-            raise msgspec.ValidationError(f"{field.name}: {error}") from None
-    return definition(**values)

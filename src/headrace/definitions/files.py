@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from headrace.core import HeadraceError, InvalidDefinitionFile
-from headrace.definitions.definition import Definition, read_entry
+from headrace.definitions.definition import Definition
 from headrace.definitions.store import AnyKind, field_names
 
 DEFINITIONS_MAX: Final = 100_000
@@ -100,10 +100,16 @@ def _read_entry(place: str, kind: AnyKind, entry: object) -> Definition:
     known = field_names(kind)
     if unknown := sorted(map(str, entry.keys() - set(known))):
         raise InvalidDefinitionFile(f"{place}: unknown {', '.join(unknown)}; known are {', '.join(known)}")
+    if missing := [field.name for field in kind.fields if field.is_required and field.name not in entry]:
+        raise InvalidDefinitionFile(f"{place}: missing required field `{missing[0]}`")
+    values: dict[str, object] = {}
+    present = [field for field in kind.fields if field.name in entry]
     try:
-        definition: Definition = read_entry(kind.definition_type, entry)
+        for field in present:
+            values[field.name] = field.from_entry(entry[field.name])
+        definition: Definition = kind.definition_type(**values)
     except msgspec.ValidationError as error:
-        raise InvalidDefinitionFile(f"{place}: {error}") from None
+        raise InvalidDefinitionFile(f"{place}: {field.name}: {error}") from None
     except HeadraceError as error:
         error.add_note(f"in {place}")
         raise

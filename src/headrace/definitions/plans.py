@@ -90,7 +90,11 @@ def plan(
         definitions = load_definitions(definitions, kinds)
     wanted: dict[str, list[Definition]] = {kind.noun: [] for kind in kinds}
     for definition in definitions:
-        wanted[_kind_of(definition, kinds).noun].append(definition)
+        kind = next((kind for kind in kinds if isinstance(definition, kind.definition_type)), None)
+        if kind is None:
+            known = ", ".join(kind.definition_type.__name__ for kind in kinds)
+            raise Invalid(f"{type(definition).__name__} is not one of {known}")
+        wanted[kind.noun].append(definition)
     source = source or "file"
     changes = [
         change for kind in kinds for change in _compare(kind, wanted[kind.noun], kind.list_stored(conn, namespace), source)
@@ -121,13 +125,6 @@ def apply(conn: Connection, plan: Plan, *, restart: bool = False) -> tuple[Appli
                 change.kind.create(conn, change.after, **own)
             applied.append(AppliedChange(change, effects))
     return tuple(applied)
-
-
-def _kind_of(definition: Definition, kinds: Sequence[AnyKind]) -> AnyKind:
-    for kind in kinds:
-        if isinstance(definition, kind.definition_type):
-            return kind
-    raise Invalid(f"{type(definition).__name__} is not one of {', '.join(kind.definition_type.__name__ for kind in kinds)}")
 
 
 def _compare(

@@ -271,5 +271,4 @@ def _placeholder(field: Field) -> sql.Composable:
 
 
 def field_names(kind: AnyKind) -> tuple[str, ...]:
-    """The names of a kind's fields."""
     return tuple(field.name for field in kind.fields)

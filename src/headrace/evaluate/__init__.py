@@ -11,6 +11,7 @@ from headrace.evaluate.specs import CorrelatorSpec, RuleSpec
 
 if TYPE_CHECKING:
     from headrace.evaluate.classification import Classifier, Group, make_groups
+    from headrace.evaluate.conditions import truth_table
     from headrace.evaluate.rows import (
         OUTPUT_SCHEMA,
         STATE_SCHEMA,
@@ -42,9 +43,10 @@ __all__ = [
     "run_heads",
     "sort_rows",
     "step",
+    "truth_table",
 ]
 
-_MODULES = ("classification", "rows", "stepping", "stream_chunks")
+_MODULES = ("classification", "rows", "stepping", "stream_chunks", "conditions")
 """They need pyarrow, and are imported when one of their names is used."""
 
 

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.evaluate.columns import Column, Integers, Texts
+from headrace.evaluate.columns import Column, FieldReader, Integers, Texts
 from headrace.evaluate.rows import sort_codes
 from headrace.lang.condition import (
     Between,
     Compare,
+    Condition,
     Constant,
     Field,
     In,
@@ -29,6 +30,7 @@ from headrace.lang.condition import (
     Junction,
     Node,
     Not,
+    TruthTable,
     Type,
     Value,
     compile_node,
@@ -195,6 +197,15 @@ class BatchTruths:
         return self._truths[node]
 
 
+def truth_table(conditions: Sequence[Condition], batch: pa.RecordBatch) -> TruthTable:
+    """What conditions answer for the events of a batch, a row per event."""
+    trees = [fold_constants(condition.tree) for condition in conditions]
+    compiled = Conditions(trees)
+    truths = compiled.over(FieldReader(compiled.fields, is_log=False).read(batch), batch.num_rows)
+    columns = [truths.evaluate(tree).tolist() for tree in trees]
+    return [[None if truth == UNKNOWN else truth == TRUE for truth in row] for row in zip(*columns, strict=True)]
+
+
 RULES_MIN = 64
 """Fewer rules are all evaluated on all events: to look them up would take as long."""
 _WHOLE_MAX = 2**62
@@ -312,9 +323,9 @@ def _need(clause: Node) -> _Need | None:
     match clause:
         case Compare("=", Field(root) as field, Constant(str() as text)) if root != "type":
             return _Need(field, (text,))
-        case Compare("=", Field() as field, Constant(value)) if _is_small_whole(value):
+        case Compare("=", Field() as field, Constant(value)) if _is_small_whole(field, value):
             return _Need(field, low=cast(int, value), high=cast(int, value))
-        case Between(Field() as field, Constant(low), Constant(high)) if _is_small_whole(low) and _is_small_whole(high):
+        case Between(Field() as field, Constant(low), Constant(high)) if _is_small_whole(field, low, high):
             return _Need(field, low=cast(int, low), high=cast(int, high))
         case In(Field(root) as field, items) if root != "type" and all(_text(item) is not None for item in items):
             return _Need(field, tuple(dict.fromkeys(cast(str, _text(item)) for item in items)))
@@ -326,5 +337,7 @@ def _text(node: Node) -> str | None:
     return node.value if isinstance(node, Constant) and isinstance(node.value, str) else None
 
 
-def _is_small_whole(value: object) -> bool:
-    return type(value) is int and abs(value) < _WHOLE_MAX
+def _is_small_whole(field: Field, *values: object) -> bool:
+    """Whether the field has whole numbers, and these are some. A numeric may be compared with a whole number, too."""
+    is_whole = field.type in (Type.INTEGER, Type.TIMESTAMPTZ)
+    return is_whole and all(type(value) is int and abs(value) < _WHOLE_MAX for value in values)

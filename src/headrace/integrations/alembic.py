@@ -71,7 +71,6 @@ def _downgrade(operations: Operations, _operation: DowngradeHeadrace) -> None:
 
 
 def _psycopg_connection(operations: Operations) -> Connection:
-    """The psycopg connection inside Alembic's."""
     if operations.get_context().as_sql:
         raise Invalid("headrace's schema depends on what the database has; print its SQL with: headrace migrate --sql")
     bind = operations.get_bind()

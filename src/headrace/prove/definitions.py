@@ -160,7 +160,8 @@ def _fill_expiring(conn: Connection, per_day: int) -> None:
         conn.execute("select set_config('headrace.clock_shift', %s, false)", (f"-{day + 2} days",))
         if day == EXPIRING_DAYS:
             create_topic(conn, EXPIRING, time_partition="day")
-        conn.execute(query("prove/fill_expiring"), {"topic": EXPIRING, "events": per_day})
+        statement = "select headrace.publish(%s, 'old', to_jsonb(n)) from generate_series(1, %s::int) n"
+        conn.execute(statement, (EXPIRING, per_day))
         while conn.execute("select * from headrace.sequence()").fetchall():
             pass
     conn.execute("select set_config('headrace.clock_shift', '', false)")

@@ -22,8 +22,6 @@ _SET_JOB = "select cron.schedule_in_database(%s, %s, format('select headrace.run
 
 @dataclass(frozen=True)
 class ActiveSchedule:
-    """A schedule that needs a job."""
-
     schedule_id: int
     cron: str
     zone: str

@@ -47,6 +47,9 @@ SYNC_S = 600.0
 """How often pg_cron's jobs are compared if no schedule has changed."""
 TRIM_S = 3600.0
 KEEP_TICKS = timedelta(days=90)
+_CLEAR_FAILURE = """
+    select headrace_internal.clear_failure('schedule', s.namespace, s.schedule)
+    from headrace_internal.schedule s where s.schedule_id = %s"""
 
 
 class Ticker:
@@ -146,7 +149,7 @@ class Ticker:
             await conn.execute(query("schedules/fail"), {"schedule_id": schedule_id, "error": message})
         else:
             self.fired += row[0] if row else 0
-            await conn.execute(query("schedules/clear_failure"), {"schedule_id": schedule_id})
+            await conn.execute(_CLEAR_FAILURE, (schedule_id,))
 
     async def _record(self, schedule_id: int, error: Exception) -> None:
         self.failures += 1

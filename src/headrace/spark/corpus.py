@@ -12,28 +12,23 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.evaluate import STATE_SCHEMA, CorrelatorSpec, step
+from headrace.evaluate import STATE_SCHEMA, CorrelatorSpec, step, truth_table
 from headrace.lang.condition import (
     Condition,
     Engine,
     Sample,
-    SqlDialect,
     Subject,
     TruthTable,
-    evaluate_sql,
-    field_to_spark,
     jsonb_text,
     moment_of,
     sample_rows,
-    to_spark,
 )
 from headrace.lang.ecl import Case, Observation, TableState, difference, outputs_by_event, read_captured, start_state, status_of
 from headrace.spark.frames.classified_events import CHUNK_TYPE
 from headrace.spark.frames.correlation_tasks import classify_topics, correlators_by_topic, events_by_correlator
 
 MICRO_BATCHES = 3
-_SPARK = SqlDialect(to_spark, field_to_spark, "")
-_SAMPLES = "number int, type string, key string, headers string, payload string, emitted_at timestamp"
+_SAMPLES = "number int, type string, key string, headers string, payload string, timestamp timestamp"
 _EVENTS = (
     "key string, type string, payload string, topic string, `offset` bigint, timestamp timestamp, appended_at timestamp,"
     " event_id string, headers string, batch int"
@@ -41,11 +36,17 @@ _EVENTS = (
 
 
 def spark_engine(session: SparkSession) -> Engine:
-    """The engine of Spark SQL."""
+    """The engine of Spark: whole columns, in tasks."""
 
     def evaluate(conditions: Sequence[Condition], events: Sequence[Sample]) -> TruthTable:
-        session.createDataFrame(sample_rows(events), _SAMPLES).createOrReplaceTempView("sample")
-        return evaluate_sql(conditions, len(events), _SPARK, lambda text: session.sql(text).collect())
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                answers = pa.array(truth_table(conditions, batch), pa.list_(pa.bool_()))
+                yield pa.record_batch([batch.column("number"), answers], names=["number", "answers"])
+
+        samples = session.createDataFrame(sample_rows(events), _SAMPLES)
+        rows = samples.mapInArrow(run, "number int, answers array<boolean>").collect()
+        return [list(row.answers) for row in sorted(rows, key=lambda row: row.number)]
 
     return evaluate
 

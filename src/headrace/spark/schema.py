@@ -5,7 +5,8 @@ Names follow Kafka's source where it has the column. `offset` is the position; `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,11 +79,12 @@ def check_schema(schema: StructType, *, extracted: Sequence[str], has_typed_payl
             raise Invalid(f"column {field.name!r} is {types[field.name]}, not {type_}; cast it after loading")
 
 
-def with_emitted_at(df: DataFrame, roots: Collection[str]) -> DataFrame:
-    """The frame with its `timestamp` also as `emitted_at`, the name in conditions, if they read it."""
-    from pyspark.sql import functions
+_PLAIN_TEXT = re.compile(r"[ !\"#%&(-\[\]-~]*")
 
-    return df.withColumn("emitted_at", functions.col("timestamp")) if "emitted_at" in roots else df
+
+def text_literal(text: str) -> str:
+    """A text literal of Spark SQL that no parser setting (escapes, variable substitution) can change."""
+    return f"'{text}'" if _PLAIN_TEXT.fullmatch(text) else f"cast(X'{text.encode().hex()}' as string)"
 
 
 def check_columns(columns: Sequence[str], needed: Iterable[str], roots: Iterable[str]) -> None:

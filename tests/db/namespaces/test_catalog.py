@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from headrace.db import Connection, Level, query
+from headrace.db import Connection, Level
 from tests.db.namespaces.conftest import SignIn
 from tests.db.namespaces.rights import expected_rights
 
@@ -206,7 +206,7 @@ def test_securing_again_restores_what_somebody_granted(owner_conn: Connection, s
         f"grant execute on all functions in schema headrace to public; grant usage on schema headrace_internal to {role}"
     )
     assert set(owner_conn.execute(RIGHTS).fetchall()) != before
-    owner_conn.execute(query("db/secure"))
+    owner_conn.execute("select headrace_internal.secure()")
     assert set(owner_conn.execute(RIGHTS).fetchall()) == before
 
 

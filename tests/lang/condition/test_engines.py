@@ -12,13 +12,11 @@ from headrace.lang.condition import (
     Engine,
     Outcome,
     evaluate_pairs,
-    field_to_spark,
     load_corpus,
     parse,
     python_engine,
     run_cases,
     sample_rows,
-    to_spark,
 )
 from headrace.rules import database_engine
 from headrace.spark import spark_engine
@@ -61,13 +59,6 @@ def test_database_answers_the_corpus_and_agrees_with_python(database: psycopg.Co
 
 def test_spark_answers_the_corpus_and_agrees_with_python(spark: Any) -> None:
     assert differences(spark_engine(spark)) == []
-
-
-def test_field_in_place_is_its_extraction() -> None:
-    """So what holds over extracted columns holds in place, too."""
-    for case in VALID:
-        condition = parse(case.condition)
-        assert to_spark(condition) == to_spark(condition, {field: f"({field_to_spark(field)})" for field in condition.fields})
 
 
 def test_hostile_texts_are_rejected() -> None:

@@ -27,10 +27,8 @@ from headrace.lang.condition import (
     read_sample,
     run_cases,
     shape_to_postgres,
-    shape_to_spark,
     to_postgres,
     to_python,
-    to_spark,
 )
 from headrace.lang.condition.access import find_access
 from headrace.lang.condition.condition import canonical_text
@@ -164,7 +162,6 @@ def test_access_key_is_printed_in_its_text_form() -> None:
     condition = parse("(object -> 'n')::int = 5")
     [field] = condition.fields
     assert shape_to_postgres(condition, {field: "f1"}, "m", ()).keys == ("(f1)::text",)
-    assert shape_to_spark(condition, {field: "f1"}, "m", ()).keys == ("cast(f1 as string)",)
     assert shape_to_postgres(parse("object ->> 'c' = 'x'"), {}, "m", ()).keys == ("(payload ->> 'c')",)
 
 
@@ -172,7 +169,6 @@ def test_over_extracted_columns_a_rule_is_a_bare_comparison() -> None:
     condition = parse("(object -> 'price')::int < 100000 and object ->> 'color' = 'silver'")
     columns = {field: f"f{number}" for number, field in enumerate(condition.fields)}
     assert to_postgres(condition, columns) == "((f0 < 100000) and (f1 = 'silver'::text))"
-    assert to_spark(condition, columns) == "((f0 < 100000L) and (f1 = 'silver'))"
     assert field_to_postgres(condition.fields[1]) == "(payload ->> 'color')"
 
 

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
+from tests.lang.ecl.oracles import facts_of
+
 from headrace.lang.condition import Json, Sample
 from headrace.lang.ecl import Event, Pattern, PatternError, compile, make_batch, parse, read_captured
-from headrace.lang.ecl.register_stepping import facts_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000

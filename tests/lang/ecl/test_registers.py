@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from tests.lang.ecl.oracles import facts_of
 from tests.lang.ecl.register_patterns import SECOND, make_case
 
 from headrace.lang.condition import Sample
@@ -34,7 +35,6 @@ from headrace.lang.ecl import (
 from headrace.lang.ecl.corpus import parse_events
 from headrace.lang.ecl.engine import Engine
 from headrace.lang.ecl.interpreter import interpreter_of
-from headrace.lang.ecl.register_stepping import facts_of
 from headrace.lang.ecl.table import TableEngine
 
 SILENCE = 20 * SECOND

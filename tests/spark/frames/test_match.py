@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,15 @@ from hypothesis import strategies as st
 
 from headrace.core import Invalid, UnknownRule
 from headrace.db import Connection
+from headrace.evaluate.conditions import RULES_MIN
 from headrace.lang.condition import Condition, ConditionError, Node, Sample, jsonb_text, load_corpus, parse, run_cases, to_python
 from headrace.log.topics import create_topic
 from headrace.rules import Rule, create_rule
 from headrace.spark import RuleSpec, match
-from headrace.spark.frames import cached_plan
-from headrace.spark.frames.matching import IN_PLACE_MAX, KEYLESS_MIN, SHARED_MIN, plan
 from tests.lang.condition.strategies import conditions, events, key_conditions, key_events
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES_PER_JOB = 175
-"""Every case has fields of its own; with many more the generated code costs more than a second job."""
 SCHEMA = (
     "key string, type string, payload string, topic string, partition int, `offset` bigint, timestamp timestamp,"
     " event_id string, headers string, shard string"
@@ -83,14 +80,6 @@ def evaluate_by_match(spark: Any, pairs: Sequence[tuple[Condition, Sample]]) -> 
     return answers
 
 
-@pytest.fixture
-def by_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many rules would be matched by whole columns."""
-    monkeypatch.setattr(import_module("headrace.spark.frames.matching"), "COLUMNS_MIN", 10**9)
-
-
-# Whole columns have a test of the corpus of their own, without Spark.
-@pytest.mark.usefixtures("by_join")
 def test_match_answers_the_corpus(spark: Any) -> None:
     cases = (*load_corpus(CORPUS / "condition.toml"), *load_corpus(CORPUS / "condition_rulings.toml"))
     outcomes = run_cases(cases, lambda pairs: evaluate_by_match(spark, pairs))
@@ -123,71 +112,17 @@ SAMPLES = [
 ] + [Sample({"color": "red", "n": 3}, "other"), placed(n="3", color=None), placed(), Sample([1], "placed")]
 
 
-def test_rules_of_one_shape_are_probed_and_find_the_same(spark: Any) -> None:
-    """Every kind of constant: integers, decimals, texts, moments, patterns; keys of text, integer and boolean."""
-    few = range(SHARED_MIN)
-    rules = [
-        *(rule(f"a{n}", f"object ->> 'color' = 'red' and (object -> 'n')::int > {n * 5}") for n in few),
-        *(rule(f"b{n}", f"(object -> 'size')::int = {n} and (object ->> 'half')::numeric >= {n}.5") for n in few),
-        *(rule(f"c{n}", f"object ->> 'color' = 'blue' and (object ->> 'at')::timestamptz < {moment(n + 9)}") for n in few),
-        *(rule(f"d{n}", f"key = '{n}' and object ->> 'color' ~ '^[a-{'bdeg'[n % 4]}]'") for n in few),
-        *(rule(f"e{n}", f"(object -> 'n')::int = {n} and object ->> 'color' like '%{'edu'[n % 3]}%'") for n in few),
-        *(rule(f"f{n}", f"object ->> 'color' = '{('red', 'its', '=')[n % 3]}'") for n in few),
-    ]
-    assert {entry.shape for entry in plan(rules).entries} == {1, 2, 3, 4, 5, 6}
-    matches = expected(rules, SAMPLES)
-    assert {name[0] for name, _ in matches} == set("abcdef")
-    assert hits(match(frame(spark, SAMPLES), rules)) == matches
-
-
-@pytest.mark.usefixtures("by_join")
-def test_many_rules_without_equality_and_many_shapes_find_the_same(spark: Any) -> None:
-    alike = [rule(f"t{n}", f"(object -> 'n')::int between {n} and {n + 2}") for n in range(KEYLESS_MIN)]
-    words = ["<", "<=", ">", ">=", "<>", "="]
-    apart = [
-        rule(f"s{n}", f"(object -> 'n')::int {words[n % 6]} {n % 40} or (object -> 'size')::int {words[n // 6 % 6]} {n // 36}")
-        for n in range(IN_PLACE_MAX + 2)
-    ]
-    shapes = [entry.shape for entry in plan([*alike, *apart]).entries]
-    assert set(shapes) == {0, 1}
-    assert shapes.count(0) > IN_PLACE_MAX
-    assert hits(match(frame(spark, SAMPLES), [*alike, *apart])) == expected([*alike, *apart], SAMPLES)
-
-
-@pytest.mark.usefixtures("by_join")
-def test_keys_and_buckets_find_what_python_finds(spark: Any) -> None:
-    """Lists, prefixes, ranges and bounds of numbers, texts and moments; each is found by probes."""
-    many = range(KEYLESS_MIN)
-    days = [f"2026-01-{n % 28 + 1:02}" for n in many]
-    rules = [
-        *(rule(f"a{n}", f"object ->> 'color' in ('red', '{'xyz'[n % 3]}', 'red') and (object -> 'n')::int <> {n}") for n in many),
-        *(rule(f"b{n}", f"(object -> 'n')::int in ({n}, {n * 2}, {n + 7})") for n in many),
-        *(rule(f"c{n}", f"object ->> 'at' like '{days[n][: 5 + n % 6]}%'") for n in many),
-        *(rule(f"d{n}", f"(object ->> 'half')::numeric between {n - 0.5} and {n - 0.5 + 2 ** (n % 9)}") for n in many),
-        *(rule(f"e{n}", f"(object -> 'n')::int > {n}") for n in many),
-        *(rule(f"f{n}", f"(object ->> 'half')::numeric <= {n / 3:.4f}") for n in many),
-        *(rule(f"g{n}", f"object ->> 'at' < '{days[n]}'") for n in many),
-        *(rule(f"h{n}", f"(object ->> 'at')::timestamptz >= {moment(n % 28 + 1)}") for n in many),
-        *(rule(f"i{n}", f"object ->> 'at' between '{days[n]}' and '2026-01-29'") for n in many),
-        *(rule(f"j{n}", f"(object ->> 'at')::timestamptz between {moment(n % 20 + 1)} and {moment(n % 20 + 5)}") for n in many),
-    ]
-    assert 0 not in {entry.shape for entry in plan(rules).entries}
-    matches = expected(rules, SAMPLES)
-    assert {name[0] for name, _ in matches} == set("abcdefghij")
-    assert hits(match(frame(spark, SAMPLES), rules)) == matches
-
-
-# As above: every condition is probed, so that a key or bucket that misses an event shows.
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(st.lists(key_conditions, min_size=15, max_size=30), st.lists(key_events, min_size=20, max_size=40))
-def test_random_keys_miss_nothing(spark: Any, trees: list[Node], samples: list[Sample]) -> None:
-    rules = [rule(str(number), Condition(tree).text, event_type="") for number, tree in enumerate(trees)]
-    with pytest.MonkeyPatch.context() as patched:
-        module = import_module("headrace.spark.frames.matching")
-        patched.setattr(module, "SHARED_MIN", 1)
-        patched.setattr(module, "KEYLESS_MIN", 1)
-        cached_plan.cache_clear()
-        assert hits(match(frame(spark, samples), rules)) == expected(rules, samples)
+def test_random_rules_by_their_needs_miss_nothing(spark: Any, trees: list[Node], samples: list[Sample]) -> None:
+    """Enough rules for the lookup of what they need, so that one which misses an event shows."""
+    copies = -(-RULES_MIN // len(trees))
+    rules = [
+        rule(f"{copy}/{number}", Condition(tree).text, event_type="")
+        for copy in range(copies)
+        for number, tree in enumerate(trees)
+    ]
+    assert hits(match(frame(spark, samples), rules)) == expected(rules, samples)
 
 
 def test_hit_carries_rule_and_event(spark: Any) -> None:
@@ -199,16 +134,16 @@ def test_hit_carries_rule_and_event(spark: Any) -> None:
 
 def test_rule_of_another_topic_or_a_later_position_does_not_fire(spark: Any) -> None:
     rules = [
-        *(rule(f"k{n}", f"(object -> 'n')::int = {n}", since_offset=4) for n in range(SHARED_MIN)),
+        *(rule(f"k{n}", f"(object -> 'n')::int = {n}", since_offset=4) for n in range(4)),
         rule("here", "true", topic="orders", since_offset=39),
         rule("elsewhere", "true", topic="returns"),
     ]
     matches = hits(match(frame(spark, SAMPLES), rules))
-    assert matches == {*((f"k{n}", n + 1) for n in range(3, SHARED_MIN)), *(("here", at) for at in (39, 40, 42, 43, 44))}
+    assert matches == {*((f"k{n}", n + 1) for n in range(3, 4)), *(("here", at) for at in (39, 40, 42, 43, 44))}
 
 
 def test_stream_finds_what_batch_finds(spark: Any, tmp_path: Path) -> None:
-    rules = [rule(f"k{n}", f"(object -> 'n')::int = {n}") for n in range(SHARED_MIN)]
+    rules = [rule(f"k{n}", f"(object -> 'n')::int = {n}") for n in range(4)]
     rules.append(rule("red", "object ->> 'color' = 'red'"))
     batch = frame(spark, SAMPLES)
     batch.repartition(3).write.parquet(str(tmp_path / "events"))

@@ -21,7 +21,7 @@ from headrace.spark.frames.correlation_tasks import types_that_push, types_to_re
         ("repeat {push(x) {count(3, 1 h) {a}}}", ["a"]),
         ("each(3) {push(x) {sequential {a, b}}}", None),
         ("repeat {push(x) {loop(100) {a}}}", ["a"]),
-        ("repeat {push(x) {accumulate {loop(30) {a}, loop(30) {b}, loop(20) {c}}}}", None),  # too large to be sure
+        ("repeat {push(x) {accumulate {loop(30) {a}, loop(30) {b}, loop(20) {c}}}}", ["a", "b", "c"]),
     ],
 )
 def test_events_of_types_that_change_no_state_stay_in_java(pattern: str, types: list[str] | None) -> None:

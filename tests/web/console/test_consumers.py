@@ -136,9 +136,9 @@ def test_mistake_keeps_what_was_typed(site: Running, open_page: Pages) -> None:
 def test_change_that_cannot_be_audited_is_undone(site: Running) -> None:
     from headrace.core import Forbidden
     from headrace.web.console.login import User
-    from headrace.web.console.view import Change, record_change
+    from headrace.web.console.view import record_change
 
     with connect(site.database) as conn:
         conn.execute("set session authorization lab_reader")
         with pytest.raises(Forbidden, match=r"the change was undone.*headrace\.audit"), conn.transaction():
-            record_change(conn, User("bob"), Change("consumer.pause", "parcels/counting"), namespace="lab")
+            record_change(conn, User("bob"), "consumer.pause", "parcels/counting", namespace="lab")

@@ -35,7 +35,7 @@ def test_words(cron: str, words: str) -> None:
 def test_daylight_saving_is_marked() -> None:
     start = datetime(2026, 10, 24, 12, tzinfo=UTC)
     runs = local_ticks(islice(ticks("30 4 * * *", "Europe/Berlin", start), 3), check_zone("Europe/Berlin"), start)
-    assert [(run.local[-8:], run.zone, run.change) for run in runs] == [
+    assert [(run["local"][-8:], run["zone"], run["change"]) for run in runs] == [
         ("04:30:00", "CET", "clock back 1 h"),
         ("04:30:00", "CET", None),
         ("04:30:00", "CET", None),

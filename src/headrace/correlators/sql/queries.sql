@@ -1,9 +1,9 @@
 -- name: active_table
--- Selects the table of a correlator's active version, how much evidence it keeps, and whether it forgets keys.
-select t.compiled, v.evidence_max, v.forget_after is not null
+-- Selects a version of a correlator with its compiled table, how much evidence it keeps and whether it forgets keys, if it is the active one.
+select t.compiled, v.evidence_max, v.forget_after is not null as forgets, v.correlator as name, v.version, v.pattern, v.key
 from headrace_internal.correlator_table t
 join headrace_internal.correlator_version v on v.version_id = t.version_id
-where t.correlator_id = %(correlator_id)s;
+where t.correlator_id = %(correlator_id)s and t.version_id = %(version_id)s;
 
 -- name: begin_compilation
 -- Begins the compilation of a correlator: its position; no row if it is dropped. Locks: the cursor row; it waits for a running batch.

@@ -67,10 +67,6 @@ on conflict on constraint migration_pkey do update set checksum = excluded.check
 insert into headrace_internal.release (release, oldest_node) values (%(release)s, %(oldest_node)s)
 on conflict on constraint release_pkey do update set oldest_node = excluded.oldest_node, migrated_at = statement_timestamp();
 
--- name: secure
--- Updates rights and policies for the tables and functions that exist.
-select headrace_internal.secure();
-
 -- name: stored
 -- Selects how much is stored in all namespaces: topics, actions that wait or are in flight, and dead letters.
 select (select count(*) from headrace_internal.topic), coalesce(sum(q.queue_length), 0), coalesce(sum(d.queue_length), 0)

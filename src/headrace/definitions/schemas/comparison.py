@@ -15,8 +15,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Final, Literal, TypeAlias, get_args
 
-from headrace.core import IncompatibleSchema, Invalid
-from headrace.definitions.schemas.patterns import example_of_pattern
+from headrace.core import Invalid
 from headrace.definitions.schemas.value_set import (
     Alternative,
     Array,
@@ -30,6 +29,7 @@ from headrace.definitions.schemas.value_set import (
     ValueSet,
     accepts,
     canonical,
+    example_of_pattern,
 )
 
 EXAMPLES_MAX: Final = 500
@@ -269,17 +269,12 @@ def _object_differences(one: Object, other: Object, depth: int) -> Iterator[Json
     base = next((value for value in _objects(one, depth + 1) if isinstance(value, dict)), None)
     if base is None:
         return
-    for name in sorted(one.properties.keys() | other.properties.keys() | one.required | {_new_name(one, other)}):
+    new = "new"
+    while new in one.properties or new in other.properties:
+        new += "_"
+    for name in sorted(one.properties.keys() | other.properties.keys() | one.required | {new}):
         for value in islice(_differences(one.value_of(name), other.value_of(name), depth), 100):
             yield {**base, name: value}
-
-
-def _new_name(one: Object, other: Object) -> str:
-    """A property that neither object has."""
-    name = "new"
-    while name in one.properties or name in other.properties:
-        name += "_"
-    return name
 
 
 Compatibility: TypeAlias = Literal["backward", "forward", "full", "none"]
@@ -308,25 +303,14 @@ def check_compatibility(old: ValueSet, new: ValueSet, compatibility: Compatibili
     if compatibility not in COMPATIBILITIES:
         raise Invalid(f"compatibility {compatibility!r} does not exist; choose {', '.join(COMPATIBILITIES)}")
     breaks: list[Break] = []
-    if compatibility in ("backward", "full"):
-        breaks += _breaks("backward", compare(old, new), "the old schema accepts a payload that the new one rejects")
-    if compatibility in ("forward", "full"):
-        breaks += _breaks("forward", compare(new, old), "the new schema accepts a payload that the old one rejects")
+    directions: dict[Direction, tuple[ValueSet, ValueSet, str]] = {
+        "backward": (old, new, "the old schema accepts a payload that the new one rejects"),
+        "forward": (new, old, "the new schema accepts a payload that the old one rejects"),
+    }
+    for direction, (values, others, reason) in directions.items():
+        if compatibility in (direction, "full"):
+            comparison = compare(values, others)
+            if comparison.holds is None:
+                reason = f"cannot decide: {comparison.reason}"
+            breaks += [] if comparison.holds else [Break(direction, comparison.example, reason)]
     return tuple(breaks)
-
-
-def _breaks(direction: Direction, comparison: Comparison, reason: str) -> list[Break]:
-    if comparison.holds:
-        return []
-    if comparison.holds is False:
-        return [Break(direction, comparison.example, reason)]
-    return [Break(direction, None, f"cannot decide: {comparison.reason}")]
-
-
-def incompatible(event_type: str, version: int, compatibility: str, breaks: tuple[Break, ...]) -> IncompatibleSchema:
-    """The error for these breaks."""
-    lines = "\n".join(f"  {entry}" for entry in breaks)
-    return IncompatibleSchema(
-        f"the schema of {event_type} is not {compatibility} compatible with version {version}:\n{lines}\n"
-        "change the schema, or set it with force"
-    )

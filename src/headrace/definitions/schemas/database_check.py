@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headrace.definitions.schemas.parsing import types_of
-from headrace.definitions.schemas.patterns import postgres_pattern
 from headrace.definitions.schemas.value_set import (
     Alternative,
     Array,
     Boolean,
     Enumeration,
-    JsonValue,
     Null,
     Number,
     Object,
@@ -30,6 +28,8 @@ from headrace.definitions.schemas.value_set import (
     ValueSet,
     canonical,
     json_type,
+    pointer_step,
+    postgres_pattern,
 )
 
 LENGTH_MAX: Final = 255
@@ -102,7 +102,10 @@ class _Printer:
             case String():
                 return self._string_rules(alternative)
             case Array():
-                return [*_array_rules(alternative), ("items", self._items(alternative.items))]
+                low, high = alternative.items_min, alternative.items_max
+                rules = [(f"minItems {low}", f"@.size() >= {low}")] if low else []
+                rules += [] if high is None else [(f"maxItems {high}", f"@.size() <= {high}")]
+                return [*rules, ("items", self._items(alternative.items))]
             case Object():
                 return self._object_rules(alternative, is_whole=is_whole)
             case _:
@@ -123,7 +126,7 @@ class _Printer:
             if text is None:
                 self.is_complete = False
             else:
-                rules.append((f"pattern {pattern}", f'@ like_regex {_quote(text)} flag "s"'))
+                rules.append((f"pattern {pattern}", f'@ like_regex {json.dumps(text)} flag "s"'))
         return rules
 
     def _object_rules(self, objects: Object, *, is_whole: bool) -> list[tuple[str, str]]:
@@ -133,7 +136,7 @@ class _Printer:
             if not values.is_any or values.opaque is not None
         }
         rules = [
-            (f"required {_quote(name)}", f"exists(@.{_quote(name)})")
+            (f"required {json.dumps(name)}", f"exists(@.{json.dumps(name)})")
             for name in sorted(objects.required)
             if not (is_whole and name in checked)
         ]
@@ -146,13 +149,11 @@ class _Printer:
 
     def _additional(self, objects: Object) -> str:
         inner = self.set_predicate(objects.additional)
-        known = _or([f"@.key == {_quote(name)}" for name in objects.properties])
+        known = _or([f"@.key == {json.dumps(name)}" for name in objects.properties])
         return f"!exists(@.keyvalue() ? (!({known}) && !exists(@.value ? ({inner}))))"
 
     def _items(self, values: ValueSet) -> str:
-        if values.is_any and values.opaque is None:
-            return _TRUE
-        return _all_items(self.set_predicate(values))
+        return _TRUE if values.is_any and values.opaque is None else _all_items(self.set_predicate(values))
 
     def _enumeration(self, enumeration: Enumeration) -> str:
         predicates: list[str] = []
@@ -164,7 +165,7 @@ class _Printer:
                 self.is_complete = False
                 opaque_types.add(kind)
             else:
-                predicates.append(f"@ == {_literal(value)}")
+                predicates.append(f"@ == {canonical(value)}")
         return _or([*predicates, *map(_is_type, sorted(opaque_types))])
 
     def collect_rules(self, values: ValueSet, path: str, wrap: _Wrap) -> None:
@@ -192,7 +193,7 @@ class _Printer:
         kind = next(iter(types_of(alternative)))
 
         def within(predicate: str) -> str:
-            return wrap(f"({_is_not_type(kind)} || {predicate})")
+            return wrap(f'(@.type() != "{kind}" || {predicate})')
 
         for rule, predicate in self._rules_of(alternative):
             nested = rule in ("properties", "items") or (rule == "additionalProperties" and not _forbids(alternative))
@@ -203,7 +204,7 @@ class _Printer:
                 self.collect_rules(alternative.items, f"{path}/*", lambda inner: within(_all_items(inner)))
             case Object():
                 for name, values in alternative.properties.items():
-                    self.collect_rules(values, f"{path}/{_escape(name)}", _inside(name, within))
+                    self.collect_rules(values, f"{path}{pointer_step(name)}", _inside(name, within))
                 if not _forbids(alternative) and not alternative.additional.is_any:
                     self._add(f"{path}/*", "additionalProperties", self._additional(alternative), within)
 
@@ -233,13 +234,12 @@ def _implies_type(alternative: Alternative, predicates: list[str]) -> bool:
 
 
 def _present(name: str, predicate: str) -> str:
-    """The property is there, and the predicate is true for it."""
-    return f"exists(@.{_quote(name)} ? ({predicate}))"
+    return f"exists(@.{json.dumps(name)} ? ({predicate}))"
 
 
 def _property(name: str, predicate: str) -> str:
     """The property is missing, or the predicate is true for it."""
-    return f"({_present(name, predicate)} || (exists(@.{_quote(name)})) is unknown)"
+    return f"({_present(name, predicate)} || (exists(@.{json.dumps(name)})) is unknown)"
 
 
 def _all_items(predicate: str) -> str:
@@ -253,17 +253,10 @@ def _number_rules(numbers: Number) -> list[tuple[str, str]]:
         rules.append(("type integer", "@.floor() == @"))
     if numbers.low is not None:
         word, operator = ("exclusiveMinimum", ">") if numbers.low_is_excluded else ("minimum", ">=")
-        rules.append((f"{word} {canonical(numbers.low)}", f"@ {operator} {_literal(numbers.low)}"))
+        rules.append((f"{word} {canonical(numbers.low)}", f"@ {operator} {canonical(numbers.low)}"))
     if numbers.high is not None:
         word, operator = ("exclusiveMaximum", "<") if numbers.high_is_excluded else ("maximum", "<=")
-        rules.append((f"{word} {canonical(numbers.high)}", f"@ {operator} {_literal(numbers.high)}"))
-    return rules
-
-
-def _array_rules(arrays: Array) -> list[tuple[str, str]]:
-    rules = [(f"minItems {arrays.items_min}", f"@.size() >= {arrays.items_min}")] if arrays.items_min else []
-    if arrays.items_max is not None:
-        rules.append((f"maxItems {arrays.items_max}", f"@.size() <= {arrays.items_max}"))
+        rules.append((f"{word} {canonical(numbers.high)}", f"@ {operator} {canonical(numbers.high)}"))
     return rules
 
 
@@ -284,25 +277,9 @@ def _is_type(name: str) -> str:
     return f'@.type() == "{name}"'
 
 
-def _is_not_type(name: str) -> str:
-    return f'@.type() != "{name}"'
-
-
 def _or(predicates: list[str]) -> str:
     return f"({' || '.join(predicates)})" if predicates else _FALSE
 
 
 def _and(predicates: list[str]) -> str:
     return f"({' && '.join(predicates)})"
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text)
-
-
-def _literal(value: JsonValue) -> str:
-    return canonical(value)
-
-
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

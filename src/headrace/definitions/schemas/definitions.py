@@ -38,34 +38,38 @@ def findings_on_definitions(
 ) -> tuple[DefinitionFinding, ...]:
     """What rules, correlators and relays read of an event type that a schema does not have."""
     with map_database_errors():
-        rules = conn.execute(query("definitions/schemas/rules"), {"event_type": event_type, "namespace": namespace}).fetchall()
-        correlators = conn.execute(query("definitions/schemas/correlators"), {"namespace": namespace}).fetchall()
+        rows = conn.execute(
+            query("definitions/schemas/definitions"), {"event_type": event_type, "namespace": namespace}
+        ).fetchall()
+    conditions = [(kind, name, topic, text) for kind, name, topic, text, _ in rows if kind == "rule"] + [
+        (kind, name, topic, condition)
+        for kind, name, topic, pattern, _ in rows
+        if kind == "correlator"
+        for read_type, condition in pattern_conditions(pattern)
+        if read_type == event_type
+    ]
     findings = [
-        DefinitionFinding("rule", rule, topic, condition, finding)
-        for rule, topic, condition in rules
+        DefinitionFinding(kind, name, topic, condition, finding)
+        for kind, name, topic, condition in conditions
         for finding in findings_in(condition, values)
     ]
-    for correlator, topic, _, pattern in correlators:
-        for condition in [text for name, text in pattern_conditions(pattern) if name == event_type]:
-            findings += [
-                DefinitionFinding("correlator", correlator, topic, condition, finding)
-                for finding in findings_in(condition, values)
-            ]
-    return (*findings, *_findings_on_relays(conn, event_type, values, namespace))
+    relays = [(name, topic, RelayFields(condition, mapping)) for kind, name, topic, condition, mapping in rows if kind == "relay"]
+    return (*findings, *_findings_on_relays(conn, event_type, values, relays, namespace))
 
 
 def _findings_on_relays(
-    conn: Connection, event_type: str, values: ValueSet, namespace: str | None
+    conn: Connection,
+    event_type: str,
+    values: ValueSet,
+    relays: Sequence[tuple[str, str, RelayFields]],
+    namespace: str | None,
 ) -> Iterator[DefinitionFinding]:
-    with map_database_errors():
-        relays = conn.execute(query("definitions/schemas/relays"), {"namespace": namespace}).fetchall()
     if not relays:
         return
     schemas, types = _schemas(conn, None, namespace) | {event_type: values}, types_by_topic(conn, namespace=namespace)
-    for relay, topic, condition, mapping in relays:
-        fields = RelayFields(condition, mapping)
+    for relay, topic, fields in relays:
         for _, finding in relay_findings(fields, schemas, types.get(topic, []), changed=event_type):
-            yield DefinitionFinding("relay", relay, topic, condition, finding)
+            yield DefinitionFinding("relay", relay, topic, fields.condition, finding)
 
 
 def findings_in(condition: str, values: ValueSet) -> tuple[Finding, ...]:

@@ -28,7 +28,9 @@ from headrace.definitions.schemas.value_set import (
     String,
     ValueSet,
     accepts,
+    any_of,
     canonical,
+    with_article,
 )
 from headrace.lang.condition import (
     Compare,
@@ -145,24 +147,22 @@ def _check_field(field: Field, values: ValueSet) -> Iterator[_Problem]:
         if problem is not None:
             yield replace(problem, severity="warning")
     needed = _NEEDED_TYPES.get(field.extraction)
-    if needed is None or reached.is_any or reached.opaque is not None:
+    if needed is None or reached.is_unknown:
         return
     types = _types(reached)
     if types and not types & needed:
         place = field.places[-1] if field.places else 0
-        yield _Problem(
-            "error",
-            place,
-            f"{_name_of(field)} is always {_join(types)}, and {_extraction_name(field)} of it is unknown",
-            _other_cast(field, types),
-        )
+        is_length = field.extraction is Extraction.ARRAY_LENGTH
+        read = "jsonb_array_length" if is_length else f"the cast to {field.extraction.cast}"
+        text = f"{_name_of(field)} is always {_join(types)}, and {read} of it is unknown"
+        yield _Problem("error", place, text, _other_cast(field, types))
 
 
 def _follow(path: Sequence[str | int | KeyOrIndex], places: Sequence[int], values: ValueSet) -> tuple[ValueSet, _Problem | None]:
     """The values at the end of a path, or what stops it on the way."""
     for number, step in enumerate(path):
         place = places[number] if number < len(places) else 0
-        if values.is_any or values.opaque is not None:
+        if values.is_unknown:
             return ANY, None
         match step:
             case str():
@@ -181,7 +181,7 @@ def _follow(path: Sequence[str | int | KeyOrIndex], places: Sequence[int], value
 
 def _missing_key(values: ValueSet, key: str, place: int) -> _Problem | None:
     """The problem of a key that the schema forbids or does not mention."""
-    if values.is_any or values.opaque is not None:
+    if values.is_unknown:
         return None
     objects = [alternative for alternative in values.alternatives if isinstance(alternative, Object)]
     # Objects in an enum are rare: whatever they have, nothing is said about them.
@@ -194,7 +194,7 @@ def _missing_key(values: ValueSet, key: str, place: int) -> _Problem | None:
     names = sorted({name for entry in objects for name in entry.properties})
     close = get_close_matches(key, names, 1, 0.6)
     suggestion = repr(close[0]) if close else None
-    listed = ", ".join(names[:SHOWN_NAMES]) + (f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else "")
+    listed = _shorten(names)
     if all(entry.value_of(key).is_empty for entry in objects):
         return _Problem("error", place, f"the schema has no field {key!r}; it has {listed or 'none'}", suggestion)
     # An object whose other properties have a schema is a map: any key is fine.
@@ -203,27 +203,31 @@ def _missing_key(values: ValueSet, key: str, place: int) -> _Problem | None:
     return None
 
 
+def _shorten(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else "")
+
+
 def _not_an_array(values: ValueSet, place: int) -> _Problem | None:
     types = _types(values)
-    if "array" in types or values.is_any or values.opaque is not None:
+    if "array" in types or values.is_unknown:
         return None
     return _Problem("error", place, f"an index reads what is always {_join(types)}, not an array")
 
 
 def _key(values: ValueSet, key: str) -> ValueSet:
-    if values.is_any or values.opaque is not None or any(isinstance(entry, Enumeration) for entry in values.alternatives):
+    if values.is_unknown or any(isinstance(entry, Enumeration) for entry in values.alternatives):
         return ANY
     return _union(*(entry.value_of(key) for entry in values.alternatives if isinstance(entry, Object)))
 
 
 def _items(values: ValueSet) -> ValueSet:
-    if values.is_any or values.opaque is not None or any(isinstance(entry, Enumeration) for entry in values.alternatives):
+    if values.is_unknown or any(isinstance(entry, Enumeration) for entry in values.alternatives):
         return ANY
     return _union(*(entry.items for entry in values.alternatives if isinstance(entry, Array)))
 
 
 def _union(*parts: ValueSet) -> ValueSet:
-    if any(part.is_any or part.opaque is not None for part in parts):
+    if any(part.is_unknown for part in parts):
         return ANY
     return ValueSet(tuple(alternative for part in parts for alternative in part.listed))
 
@@ -235,7 +239,7 @@ def _check_constants(
     if field.root != "object":
         return
     reached, problem = _follow(field.path, field.places, values)
-    if problem is not None or reached.is_any or reached.opaque is not None:
+    if problem is not None or reached.is_unknown:
         return
     if not _types(reached) & _NEEDED_TYPES.get(field.extraction, _types(reached)):
         # The cast never works, which is a finding of its own.
@@ -245,33 +249,23 @@ def _check_constants(
     for constant in never:
         severity: Severity = "error" if all_never else "warning"
         known = _known_texts(reached)
-        shown = ", ".join(known[:SHOWN_NAMES]) + (f" and {len(known) - SHOWN_NAMES} more" if len(known) > SHOWN_NAMES else "")
-        allowed = f"; the schema allows {shown}" if known else "; the schema does not allow it"
+        allowed = f"; the schema allows {_shorten(known)}" if known else "; the schema does not allow it"
         close = get_close_matches(_text_of(constant), known, 1, 0.6)
-        yield _Problem(
-            severity, constant.place, f"{_name_of(field)} is never {_text_of(constant)}{allowed}", close[0] if close else None
-        )
+        text = f"{_name_of(field)} is never {_text_of(constant)}{allowed}"
+        yield _Problem(severity, constant.place, text, close[0] if close else None)
 
 
 def _equals(field: Field, constant: Constant, values: ValueSet) -> bool | None:
     """Can the field equal the constant? None where we do not know."""
     if field.extraction is Extraction.TEXT and constant.type is Type.TEXT:
-        return _any_answer(_text_equals(alternative, str(constant.value)) for alternative in values.alternatives)
+        return any_of(_text_equals(alternative, str(constant.value)) for alternative in values.alternatives)
     if field.extraction in (Extraction.INT, Extraction.BIGINT) and constant.type is Type.INTEGER:
         # A number with a fraction is rounded, so that only integers tell.
-        whole = [
-            entry
-            for entry in values.alternatives
-            if isinstance(entry, Enumeration) or (isinstance(entry, Number) and entry.is_integer)
-        ]
-        if any(isinstance(entry, Number) and not entry.is_integer for entry in values.alternatives):
+        whole = [entry for entry in values.alternatives if isinstance(entry, Enumeration | Number)]
+        if any(isinstance(entry, Number) and not entry.is_integer for entry in whole):
             return None
-        if any(
-            isinstance(v, float) or canonical(v).count(".")
-            for entry in whole
-            if isinstance(entry, Enumeration)
-            for v in entry.values
-        ):
+        listed = [value for entry in whole if isinstance(entry, Enumeration) for value in entry.values]
+        if any(isinstance(value, float) or "." in canonical(value) for value in listed):
             return None
         return accepts(ValueSet(tuple(whole)), int(str(constant.value)))
     if field.extraction is Extraction.BOOLEAN and constant.type is Type.BOOLEAN:
@@ -289,11 +283,6 @@ def _text_equals(alternative: Alternative, text: str) -> bool | None:
             return None if types_of(alternative) & {"object", "array"} else text in [_plain_text(v) for v in alternative.values]
         case _:
             return None
-
-
-def _any_answer(answers: Iterator[bool | None]) -> bool | None:
-    known = list(answers)
-    return True if True in known else None if None in known else False
 
 
 def _plain_text(value: JsonValue) -> str:
@@ -323,13 +312,7 @@ def _name_of(field: Field) -> str:
 
 
 def _join(types: set[str]) -> str:
-    return " or ".join(f"{'an' if name[0] in 'ao' else 'a'} {name}" if name != "null" else name for name in sorted(types))
-
-
-def _extraction_name(field: Field) -> str:
-    if field.extraction is Extraction.ARRAY_LENGTH:
-        return "jsonb_array_length"
-    return f"the cast to {field.extraction.cast}"
+    return " or ".join(map(with_article, sorted(types)))
 
 
 def _other_cast(field: Field, types: set[str]) -> str | None:

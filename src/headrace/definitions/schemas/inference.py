@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 from headrace.definitions.schemas.value_set import JsonValue, json_type
 
@@ -70,7 +69,7 @@ class _Observed:
                 self.properties.setdefault(key, _Observed()).add(member)
 
     def _add_text(self, text: str) -> None:
-        formats = {name for name, fits in (("date-time", is_moment), ("uuid", is_uuid)) if fits(text)}
+        formats = {name for name, fits in (("date-time", is_moment), ("uuid", _uuid.fullmatch)) if fits(text)}
         self.formats = formats if self.formats is None else self.formats & formats
         if not self.has_many_texts:
             self.texts[text] = self.texts.get(text, 0) + 1
@@ -137,8 +136,3 @@ def is_moment(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_uuid(text: str) -> bool:
-    """Is it a UUID in its usual form?"""
-    return bool(_uuid.fullmatch(text)) and str(UUID(text)) == text.lower()

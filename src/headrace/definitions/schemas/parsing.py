@@ -33,7 +33,9 @@ from headrace.definitions.schemas.value_set import (
     accepts,
     canonical,
     json_type,
+    pointer_step,
     read_json,
+    with_article,
 )
 
 SCHEMA_BYTES_MAX: Final = 262_144
@@ -73,7 +75,7 @@ def read_schema(schema: str | Mapping[str, object] | bool) -> JsonValue:
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidSchema(f"the schema is not JSON: {error}") from None
     if not isinstance(value, dict | bool):
-        raise InvalidSchema(f'the schema is {_with_article(value)}; write an object such as {{"type": "object"}}')
+        raise InvalidSchema(f'the schema is {with_article(json_type(value))}; write an object such as {{"type": "object"}}')
     return value
 
 
@@ -108,7 +110,7 @@ class _Parser:
         if isinstance(schema, bool):
             return ANY if schema else NOTHING
         if not isinstance(schema, dict):
-            _fail(place, f"a schema must be an object, true or false, not {_with_article(schema)}")
+            _fail(place, f"a schema must be an object, true or false, not {with_article(json_type(schema))}")
         self._check_keywords(schema, place)
         values = self._understood(schema, place)
         others = sorted(schema.keys() & _OPAQUE)
@@ -130,7 +132,8 @@ class _Parser:
         if not isinstance(dialect, str) or dialect.rstrip("#") != DIALECT:
             _fail(place, f"$schema is {dialect!r}; headrace reads {DIALECT}")
         for word in _COUNTS:
-            if word in schema and not _is_count(schema[word]):
+            count = schema.get(word, 0)
+            if json_type(count) != "number" or count < 0 or count != int(count):  # type: ignore[operator, arg-type]
                 _fail(place, f"{word} must be a whole number from 0, not {canonical(schema[word])}")
         for word in _BOUNDS:
             if word in schema and json_type(schema[word]) != "number":
@@ -227,7 +230,11 @@ class _Parser:
             case "integer" | "number":
                 return _number(schema, is_integer=name == "integer")
             case "string":
-                return _string(schema)
+                low, high = _count(schema, "minLength") or 0, _count(schema, "maxLength")
+                patterns = frozenset([str(schema["pattern"])] if "pattern" in schema else [])
+                form = schema.get("format")
+                text = String(low, high, patterns, None if form is None else str(form))
+                return None if high is not None and low > high else text
             case "array":
                 # Beside prefixItems, items is about the rest only.
                 items = self.parse(schema["items"], f"{place}/items") if "items" in schema else ANY
@@ -243,10 +250,7 @@ class _Parser:
             _fail(place, "properties must be an object of schemas")
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
             _fail(place, "required must be a list of names")
-        values = {
-            name: self.parse(value, f"{place}/properties/{name.replace('~', '~0').replace('/', '~1')}")
-            for name, value in properties.items()
-        }
+        values = {name: self.parse(value, f"{place}/properties{pointer_step(name)}") for name, value in properties.items()}
         additional = (
             self.parse(schema["additionalProperties"], f"{place}/additionalProperties")
             if "additionalProperties" in schema
@@ -354,25 +358,9 @@ def _decimal(value: JsonValue) -> Decimal | None:
     return None if value is None else Decimal(value)  # type: ignore[arg-type]
 
 
-def _string(schema: dict[str, JsonValue]) -> String | None:
-    low, high = _count(schema, "minLength") or 0, _count(schema, "maxLength")
-    patterns = frozenset([str(schema["pattern"])] if "pattern" in schema else [])
-    form = schema.get("format")
-    return None if high is not None and low > high else String(low, high, patterns, str(form) if form is not None else None)
-
-
 def _count(schema: dict[str, JsonValue], word: str) -> int | None:
     value = schema.get(word)
     return None if value is None else int(value)  # type: ignore[arg-type]
-
-
-def _is_count(value: JsonValue) -> bool:
-    return json_type(value) == "number" and value >= 0 and value == int(value)  # type: ignore[operator, arg-type]
-
-
-def _with_article(value: JsonValue) -> str:
-    name = json_type(value)
-    return name if name == "null" else f"{'an' if name[0] in 'ao' else 'a'} {name}"
 
 
 def _fail(place: str, reason: str) -> NoReturn:

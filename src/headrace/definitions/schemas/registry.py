@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
 
-from headrace.core import Invalid, InvalidSchema, NotFound, UnknownSchema
+from headrace.core import IncompatibleSchema, Invalid, InvalidSchema, NotFound, UnknownSchema
 from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
-from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
+from headrace.definitions.schemas.comparison import COMPATIBILITIES, Break, Compatibility, check_compatibility
 from headrace.definitions.schemas.database_check import database_check
 from headrace.definitions.schemas.definitions import DefinitionFinding, findings_on_definitions, types_by_topic
 from headrace.definitions.schemas.inference import infer_schema
@@ -79,7 +79,7 @@ class SchemaChange:
 
 def list_schemas(conn: Connection, *, namespace: str | None = None) -> list[EventSchema]:
     """The current schemas of a namespace, by event type."""
-    return _read(conn, None, namespace)
+    return fetch_rows(conn, EventSchema, query("definitions/schemas/schemas"), {"event_type": None, "namespace": namespace})
 
 
 def get_schema(conn: Connection, event_type: str, *, namespace: str | None = None) -> EventSchema:
@@ -92,12 +92,8 @@ def get_schema(conn: Connection, event_type: str, *, namespace: str | None = Non
 
 def find_schema(conn: Connection, event_type: str, *, namespace: str | None = None) -> EventSchema | None:
     """The current schema of an event type; None if it has none."""
-    return next(iter(_read(conn, event_type, namespace)), None)
-
-
-def _read(conn: Connection, event_type: str | None, namespace: str | None) -> list[EventSchema]:
     parameters = {"event_type": event_type, "namespace": namespace}
-    return fetch_rows(conn, EventSchema, query("definitions/schemas/schemas"), parameters)
+    return next(iter(fetch_rows(conn, EventSchema, query("definitions/schemas/schemas"), parameters)), None)
 
 
 def list_schema_versions(conn: Connection, event_type: str, *, namespace: str | None = None) -> list[SchemaVersion]:
@@ -151,7 +147,11 @@ def set_schema(
         raise Invalid(f"validation {validation!r} does not exist; choose {', '.join(VALIDATIONS)}")
     check = check_schema(conn, event_type, schema, compatibility=compatibility, namespace=namespace)
     if check.breaks and not force:
-        raise incompatible(event_type, check.against_version, check.compatibility, check.breaks)
+        lines = "\n".join(f"  {entry}" for entry in check.breaks)
+        raise IncompatibleSchema(
+            f"the schema of {event_type} is not {check.compatibility} compatible with version {check.against_version}:\n{lines}\n"
+            "change the schema, or set it with force"
+        )
     text = schema if isinstance(schema, str) else json.dumps(schema)
     parameters = {
         "event_type": event_type,
@@ -163,7 +163,11 @@ def set_schema(
         "forced": bool(check.breaks),
         "namespace": namespace,
     }
-    return SchemaChange(int(fetch_value(conn, query("definitions/schemas/set"), parameters)), check)
+    statement = """select headrace.set_event_schema(
+        p_event_type => %(event_type)s, p_schema => %(schema)s::json, p_compatibility => %(compatibility)s,
+        p_validation => %(validation)s, p_check => %(check)s::jsonb, p_expected_version => %(expected_version)s,
+        p_forced => %(forced)s, p_namespace => %(namespace)s)"""
+    return SchemaChange(int(fetch_value(conn, statement, parameters)), check)
 
 
 def alter_schema(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from headrace.core import InvalidSchema, NotFound, PayloadRejected, ValidatedEvent, encode
-from headrace.definitions.schemas.value_set import JsonValue, read_json
+from headrace.definitions.schemas.value_set import JsonValue, pointer_step, read_json
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -49,10 +49,9 @@ class Violation:
 
 
 def find_violations(validator: Any, payload: JsonValue) -> list[Violation]:
-    """What of a payload breaks a schema."""
     violations: list[Violation] = []
     for error in validator.iter_errors(payload):
-        path = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in error.instance_path)
+        path = "".join(map(pointer_step, error.instance_path))
         rule = next((str(step) for step in reversed(error.schema_path) if not isinstance(step, int)), "false")
         violations.append(Violation(path, rule, error.message))
     return violations
@@ -92,7 +91,7 @@ class PayloadChecker:
         # The payload may still be valid: floats come first, which is faster, and where they fail every digit of a number matters.
         violations = find_violations(validator, read_json(payload))
         if violations and validation == "reject":
-            raise payload_rejected(event_type, violations)
+            raise PayloadRejected(f"{_describe(event_type, violations)}; see: headrace event-type show {event_type}")
         if violations:
             logger.warning("%s; the event is published all the same", _describe(event_type, violations))
         return violations
@@ -107,8 +106,3 @@ def _describe(event_type: str, violations: list[Violation]) -> str:
     first = violations[0]
     more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
     return f"payload of type {event_type} breaks its schema at {first.path or 'its root'}: {first.rule}: {first.message}{more}"
-
-
-def payload_rejected(event_type: str, violations: list[Violation]) -> PayloadRejected:
-    """The error for a payload that breaks its schema."""
-    return PayloadRejected(f"{_describe(event_type, violations)}; see: headrace event-type show {event_type}")

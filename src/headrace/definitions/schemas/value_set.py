@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, TypeAlias
 
-from headrace.definitions.schemas.patterns import compile_pattern
+from headrace.lang.condition import RegexDialect, RegexError, regex_example, regex_text
 
 JsonValue: TypeAlias = "None | bool | int | float | Decimal | str | list[JsonValue] | dict[str, JsonValue]"
 
@@ -110,6 +111,11 @@ class ValueSet:
         return not self.alternatives
 
     @property
+    def is_unknown(self) -> bool:
+        """True if any value may be in it, or if only a validator knows."""
+        return self.is_any or self.opaque is not None
+
+    @property
     def is_exact(self) -> bool:
         """False if a keyword somewhere in it is not understood, or a pattern."""
         return self.opaque is None and (self.is_any or all(map(_is_exact, self.listed)))
@@ -176,11 +182,21 @@ def json_type(value: JsonValue) -> str:
             return "array"
 
 
+def with_article(name: str) -> str:
+    """The name of a JSON type in a sentence: `a string`, `an object`, `null`."""
+    return name if name == "null" else f"{'an' if name[0] in 'ao' else 'a'} {name}"
+
+
+def pointer_step(step: object) -> str:
+    """A step of a JSON pointer."""
+    return "/" + str(step).replace("~", "~0").replace("/", "~1")
+
+
 def accepts(values: ValueSet, value: JsonValue) -> bool | None:
     """Is the value in the set? None if that depends on a part of the schema that we do not understand."""
     if values.is_any:
         return None if values.opaque is not None else True
-    accepted = _any_of(alternative_accepts(alternative, value) for alternative in values.alternatives)
+    accepted = any_of(alternative_accepts(alternative, value) for alternative in values.alternatives)
     return None if accepted and values.opaque is not None else accepted
 
 
@@ -201,11 +217,11 @@ def alternative_accepts(alternative: Alternative, value: JsonValue) -> bool | No
                 return False
             if len(value) < alternative.items_min or (alternative.items_max is not None and len(value) > alternative.items_max):
                 return False
-            return _all_of(accepts(alternative.items, item) for item in value)
+            return all_of(accepts(alternative.items, item) for item in value)
         case Object():
             if not isinstance(value, dict) or not alternative.required <= value.keys():
                 return False
-            return _all_of(accepts(alternative.value_of(name), member) for name, member in value.items())
+            return all_of(accepts(alternative.value_of(name), member) for name, member in value.items())
 
 
 def _within(numbers: Number, value: JsonValue) -> bool:
@@ -221,14 +237,10 @@ def _fits(strings: String, value: str) -> bool | None:
     if len(value) < strings.length_min or (strings.length_max is not None and len(value) > strings.length_max):
         return False
     compiled = [compile_pattern(pattern) for pattern in sorted(strings.patterns)]
-    return _all_of(None if regex is None else _occurs(regex, value) for regex in compiled)
+    return all_of(None if regex is None else regex.search(value) is not None for regex in compiled)
 
 
-def _occurs(regex: re.Pattern[str], value: str) -> bool:
-    return regex.search(value) is not None
-
-
-def _any_of(answers: Iterable[bool | None]) -> bool | None:
+def any_of(answers: Iterable[bool | None]) -> bool | None:
     unknown = False
     for answer in answers:
         if answer:
@@ -237,10 +249,46 @@ def _any_of(answers: Iterable[bool | None]) -> bool | None:
     return None if unknown else False
 
 
-def _all_of(answers: Iterable[bool | None]) -> bool | None:
+def all_of(answers: Iterable[bool | None]) -> bool | None:
     unknown = False
     for answer in answers:
         if answer is False:
             return False
         unknown |= answer is None
     return None if unknown else True
+
+
+_NOT_ALIKE: Final = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\\[sS])")
+r"""`.` matches a line break in conditions but not in ECMA-262, and \s has other spaces there. Other differences do not exist in
+the regexes that conditions allow."""
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(pattern: str) -> re.Pattern[str] | None:
+    """The pattern in Python; None if it may mean something else in another engine."""
+    text = _common_text(pattern, RegexDialect.PYTHON)
+    return None if text is None else re.compile(text, re.DOTALL)
+
+
+def postgres_pattern(pattern: str) -> str | None:
+    """The pattern in PostgreSQL; None if it may mean something else there."""
+    return _common_text(pattern, RegexDialect.POSTGRES)
+
+
+def _common_text(pattern: str, dialect: RegexDialect) -> str | None:
+    if _NOT_ALIKE.search(pattern):
+        return None
+    try:
+        return regex_text(pattern, dialect)
+    except RegexError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def example_of_pattern(pattern: str) -> str | None:
+    """A short text in which the pattern occurs; None if we find none."""
+    regex = compile_pattern(pattern)
+    if regex is None:
+        return None
+    text = regex_example(pattern)
+    return text if regex.search(text) else None

@@ -22,56 +22,34 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).using(database_alias())
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def _never(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = _never
 
 
-PAGES: tuple[tuple[type[Model], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
-    (models.Topic, ("topic", "namespace", "partitions", "engine", "created_at"), (), ("topic",)),
-    (
-        models.ConsumerLag,
-        ("consumer", "topic", "partition", "state", "position", "lag_events", "lag_s", "attempts", "error"),
-        ("state",),
-        ("topic", "consumer"),
-    ),
-    (
-        models.DeadLetter,
-        ("name", "kind", "source", "reason", "error", "attempts", "buried_at"),
-        ("kind", "state", "reason"),
-        ("name", "source", "error"),
-    ),
+PAGES: tuple[tuple[type[Model], str, str, str], ...] = (
+    (models.Topic, "topic namespace partitions engine created_at", "", "topic"),
+    (models.ConsumerLag, "consumer topic partition state position lag_events lag_s attempts error", "state", "topic consumer"),
+    (models.DeadLetter, "name kind source reason error attempts buried_at", "kind state reason", "name source error"),
     (
         models.Rule,
-        ("rule", "topic", "event_type", "condition", "action", "active", "version", "status", "warning"),
-        ("active", "status"),
-        ("rule", "event_type", "action"),
+        "rule topic event_type condition action active version status warning",
+        "active status",
+        "rule event_type action",
     ),
-    (
-        models.Correlator,
-        ("correlator", "topic", "key", "active", "version", "status", "warning"),
-        ("active", "status"),
-        ("correlator", "topic"),
-    ),
-    (models.Schedule, ("schedule", "cron", "zone", "type", "active", "error"), ("active",), ("schedule", "type")),
-    (models.Action, ("action", "namespace", "description", "created_at"), (), ("action",)),
-    (models.ActionResult, ("action", "action_id", "outcome", "attempts", "duration_s", "ended_at"), ("outcome",), ("action",)),
-    (
-        models.FailedAttempt,
-        ("action", "action_id", "attempt", "error", "follows", "retry_at", "failed_at"),
-        ("follows",),
-        ("action", "error"),
-    ),
-    (models.Node, ("name", "state", "version", "started_at", "heartbeat_at"), (), ("name",)),
-    (models.LoopFailure, ("kind", "name", "error", "failures", "first_at", "last_at", "retry_at"), ("kind",), ()),
-    (models.TaskRecord, ("task_path", "queue_name", "priority", "enqueued_at", "run_after", "finished_at"), (), ("task_path",)),
+    (models.Correlator, "correlator topic key active version status warning", "active status", "correlator topic"),
+    (models.Schedule, "schedule cron zone type active error", "active", "schedule type"),
+    (models.Action, "action namespace description created_at", "", "action"),
+    (models.ActionResult, "action action_id outcome attempts duration_s ended_at", "outcome", "action"),
+    (models.FailedAttempt, "action action_id attempt error follows retry_at failed_at", "follows", "action error"),
+    (models.Node, "name state version started_at heartbeat_at", "", "name"),
+    (models.LoopFailure, "kind name error failures first_at last_at retry_at", "kind", ""),
+    (models.TaskRecord, "task_path queue_name priority enqueued_at run_after finished_at", "", "task_path"),
 )
-"""The page of each model: its columns, its filters, and the fields that its search box looks through."""
+"""The page of each model: its columns, its filters, and the fields that its search box looks through, separated by blanks."""
 
 for model, columns, filters, searched in PAGES:
-    admin.site.register(model, ReadOnlyAdmin, list_display=columns, list_filter=filters, search_fields=searched)
+    admin.site.register(
+        model, ReadOnlyAdmin, list_display=columns.split(), list_filter=filters.split(), search_fields=searched.split()
+    )

@@ -23,12 +23,10 @@ class RowKey(models.TextField):  # type: ignore[type-arg]
         super().__init__(primary_key=True, editable=False)
 
     def deconstruct(self) -> Any:
-        """As Django's migrations write it down."""
         name, path, _arguments, _options = super().deconstruct()
         return name, path, list(self.columns), {}
 
     def get_col(self, alias: Any, output_field: Any = None) -> Any:
-        """What a query selects and compares for this field."""
         return _JoinedColumns(alias, self, output_field)
 
 
@@ -47,6 +45,7 @@ class ReadOnlyModel(models.Model):
 
     title: ClassVar[str]
     """The text of a row `0`, as a format string."""
+    namespace = models.TextField()
 
     class Meta:
         abstract = True
@@ -62,24 +61,52 @@ class ReadOnlyModel(models.Model):
         raise Conflict(f"{self._meta.verbose_name} is a view; delete with headrace's functions or manage.py headrace")
 
 
+def view(name: str, *ordering: str, **options: str) -> Any:
+    """What Django has to know of a view: its name, and the order of its rows."""
+    return type("Meta", (ReadOnlyModel.Meta,), {"db_table": f'"headrace"."{name}"', "ordering": ordering, **options})
+
+
+class WrittenDefinition(ReadOnlyModel):
+    """A definition with versions."""
+
+    active = models.BooleanField()
+    source = models.TextField()
+    version = models.IntegerField()
+    status = models.TextField()
+    error = models.TextField(null=True)
+    warning = models.TextField(null=True)
+    written_at = models.DateTimeField()
+    written_by = models.TextField()
+
+    class Meta(ReadOnlyModel.Meta):
+        abstract = True
+
+
+class OnNode(ReadOnlyModel):
+    """What became of an action on a node."""
+
+    action = models.TextField()
+    action_id = models.UUIDField()
+    node_id = models.UUIDField(null=True)
+    duration_s = models.FloatField(null=True)
+
+    class Meta(ReadOnlyModel.Meta):
+        abstract = True
+
+
 class Topic(ReadOnlyModel):
     title = "{0.topic}"
     topic_id = models.IntegerField(primary_key=True)
-    namespace = models.TextField()
     topic = models.TextField()
     partitions = models.IntegerField()
     engine = models.TextField()
     created_at = models.DateTimeField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."topic"'
-        ordering = ("namespace", "topic")
+    Meta = view("topic", "namespace", "topic")
 
 
 class ConsumerLag(ReadOnlyModel):
     title = "{0.topic}/{0.consumer}"
     row_key = RowKey("namespace", "topic", "consumer", "partition")
-    namespace = models.TextField()
     topic = models.TextField()
     consumer = models.TextField()
     partition = models.IntegerField()
@@ -90,17 +117,12 @@ class ConsumerLag(ReadOnlyModel):
     error = models.TextField(null=True)
     lag_events = models.BigIntegerField()
     lag_s = models.FloatField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."consumer_lag"'
-        ordering = ("namespace", "topic", "consumer", "partition")
-        verbose_name_plural = "consumer lag"
+    Meta = view("consumer_lag", "namespace", "topic", "consumer", "partition", verbose_name_plural="consumer lag")
 
 
 class DeadLetter(ReadOnlyModel):
     title = "{0.source}: {0.name}"
     row_key = RowKey("namespace", "kind", "dead_letter_id")
-    namespace = models.TextField()
     kind = models.TextField()
     dead_letter_id = models.BigIntegerField()
     source = models.TextField()
@@ -113,16 +135,12 @@ class DeadLetter(ReadOnlyModel):
     error = models.TextField(null=True)
     attempts = models.IntegerField()
     buried_at = models.DateTimeField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."dead_letter"'
-        ordering = ("-buried_at",)
+    Meta = view("dead_letter", "-buried_at")
 
 
-class Rule(ReadOnlyModel):
+class Rule(WrittenDefinition):
     title = "{0.rule}"
     rule_id = models.IntegerField(primary_key=True)
-    namespace = models.TextField()
     rule = models.TextField()
     topic = models.TextField(null=True)
     event_type = models.TextField()
@@ -130,47 +148,23 @@ class Rule(ReadOnlyModel):
     action = models.TextField()
     priority = models.IntegerField()
     timing = models.TextField()
-    active = models.BooleanField()
-    source = models.TextField()
-    version = models.IntegerField()
-    status = models.TextField()
-    error = models.TextField(null=True)
-    warning = models.TextField(null=True)
-    written_at = models.DateTimeField()
-    written_by = models.TextField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."rule_state"'
-        ordering = ("namespace", "rule")
+    Meta = view("rule_state", "namespace", "rule")
 
 
-class Correlator(ReadOnlyModel):
+class Correlator(WrittenDefinition):
     title = "{0.correlator}"
     correlator_id = models.IntegerField(primary_key=True)
-    namespace = models.TextField()
     correlator = models.TextField()
     topic = models.TextField()
     key = models.TextField(null=True)
     pattern = models.TextField()
     outputs = models.JSONField()
-    active = models.BooleanField()
-    source = models.TextField()
-    version = models.IntegerField()
-    status = models.TextField()
-    error = models.TextField(null=True)
-    warning = models.TextField(null=True)
-    written_at = models.DateTimeField()
-    written_by = models.TextField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."correlator_state"'
-        ordering = ("namespace", "correlator")
+    Meta = view("correlator_state", "namespace", "correlator")
 
 
 class Schedule(ReadOnlyModel):
     title = "{0.schedule}"
     schedule_id = models.IntegerField(primary_key=True)
-    namespace = models.TextField()
     schedule = models.TextField()
     cron = models.TextField()
     zone = models.TextField()
@@ -180,66 +174,42 @@ class Schedule(ReadOnlyModel):
     source = models.TextField()
     error = models.TextField(null=True)
     created_at = models.DateTimeField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."schedule"'
-        ordering = ("namespace", "schedule")
+    Meta = view("schedule", "namespace", "schedule")
 
 
 class Action(ReadOnlyModel):
     title = "{0.action}"
     row_key = RowKey("namespace", "action")
-    namespace = models.TextField()
     action = models.TextField()
     description = models.TextField(null=True)
     created_at = models.DateTimeField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."action"'
-        ordering = ("namespace", "action")
+    Meta = view("action", "namespace", "action")
 
 
-class ActionResult(ReadOnlyModel):
+class ActionResult(OnNode):
     title = "{0.action} {0.action_id}: {0.outcome}"
     row_key = RowKey("action_id", "ended_at")
     ended_at = models.DateTimeField()
-    action_id = models.UUIDField()
-    node_id = models.UUIDField(null=True)
-    duration_s = models.FloatField(null=True)
     attempts = models.IntegerField()
-    namespace = models.TextField()
-    action = models.TextField()
     outcome = models.TextField()
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."action_result"'
-        ordering = ("-ended_at",)
+    Meta = view("action_result", "-ended_at")
 
 
-class FailedAttempt(ReadOnlyModel):
+class FailedAttempt(OnNode):
     title = "{0.action} {0.action_id}: {0.error}"
     row_key = RowKey("action_id", "failed_at")
     failed_at = models.DateTimeField()
-    action_id = models.UUIDField()
-    node_id = models.UUIDField(null=True)
-    duration_s = models.FloatField(null=True)
     attempt = models.IntegerField()
-    namespace = models.TextField()
-    action = models.TextField()
     error = models.TextField()
     traceback = models.TextField(null=True)
     follows = models.TextField()
     retry_at = models.DateTimeField(null=True)
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."attempt"'
-        ordering = ("-failed_at",)
+    Meta = view("attempt", "-failed_at")
 
 
 class Node(ReadOnlyModel):
     title = "{0.name}"
     node_id = models.UUIDField(primary_key=True)
-    namespace = models.TextField()
     name = models.TextField()
     state = models.TextField()
     version = models.TextField()
@@ -247,27 +217,20 @@ class Node(ReadOnlyModel):
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
     stopped_at = models.DateTimeField(null=True)
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."node_state"'
-        ordering = ("-started_at",)
+    Meta = view("node_state", "-started_at")
 
 
 class LoopFailure(ReadOnlyModel):
     title = "{0.kind} {0.name}"
     row_key = RowKey("kind", "namespace", "name")
     kind = models.TextField()
-    namespace = models.TextField()
     name = models.TextField()
     error = models.TextField()
     failures = models.BigIntegerField()
     first_at = models.DateTimeField()
     last_at = models.DateTimeField()
     retry_at = models.DateTimeField(null=True)
-
-    class Meta(ReadOnlyModel.Meta):
-        db_table = '"headrace"."failure"'
-        ordering = ("-last_at",)
+    Meta = view("failure", "-last_at")
 
 
 class TaskRecord(models.Model):

@@ -88,6 +88,9 @@ class HeadraceBackend(BaseTaskBackend):
         """Writes the task down and sends its action, in the transaction that is open on the database, or in one of its own."""
         self.validate_task(task)
         result = _task_result(task, uuid7(), self.alias, args, kwargs, enqueued_at=timezone.now())
+        due = (
+            task.run_after if task.run_after is None or timezone.is_aware(task.run_after) else timezone.make_aware(task.run_after)
+        )
         # In a transaction this is a savepoint: the caller may catch an error, and finds neither record nor action.
         with transaction.atomic(using=self.database):
             self._store(result)
@@ -97,7 +100,7 @@ class HeadraceBackend(BaseTaskBackend):
                 {"task": task.module_path, "backend": self.alias, "args": result.args, "kwargs": result.kwargs},
                 id=UUID(result.id),
                 priority=task.priority,
-                delay=_delay(task.run_after),
+                delay=None if due is None else max(due - datetime.now(UTC), timedelta(0)),
                 namespace=self.namespace,
             )
         task_enqueued.send(type(self), task_result=result)
@@ -139,7 +142,6 @@ class HeadraceBackend(BaseTaskBackend):
 
 
 def action_name(queue: str) -> str:
-    """The action of the tasks of a queue."""
     return f"django-task:{queue}"
 
 
@@ -239,7 +241,6 @@ def _task_result(
 
 
 def _add_history(result: TaskResult[Any], attempts: Sequence[Attempt], results: Sequence[Result]) -> None:
-    """Adds the failed attempts of the action and how it ended."""
     starts = [attempt.failed_at - timedelta(seconds=attempt.duration_s or 0) for attempt in attempts]
     workers = [str(attempt.node_id) for attempt in attempts]
     for attempt in attempts:
@@ -261,13 +262,6 @@ def _error_class(attempt: Attempt) -> str:
     names = _RAISED.findall(attempt.traceback or "")
     name = names[-1] if names else attempt.error.partition(":")[0]
     return name if "." in name else f"builtins.{name}"
-
-
-def _delay(run_after: datetime | None) -> timedelta | None:
-    if run_after is None:
-        return None
-    due = run_after if timezone.is_aware(run_after) else timezone.make_aware(run_after)
-    return max(due - datetime.now(UTC), timedelta(0))
 
 
 def _set(result: TaskResult[Any], **values: object) -> None:

@@ -1,11 +1,11 @@
 """Conditions: the SQL predicate of a rule, over one event.
 
-Owns: the language, from text to tree, and its printers for PostgreSQL, Spark and Python. Promises: user text is never
-executed, only our own tree printed again; the three engines give the same answer (true, false or unknown) for the
+Owns: the language, from text to tree, and its printers for PostgreSQL and Python. Promises: user text is never
+executed, only our own tree printed again; all engines give the same answer (true, false or unknown) for the
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
-from headrace.lang.condition.access import AccessPath, Bound, find_prefix
+from headrace.lang.condition.access import find_prefix
 from headrace.lang.condition.comparison import (
     ClauseValue,
     ConditionComparison,
@@ -32,15 +32,13 @@ from headrace.lang.condition.corpus import (
     run_cases,
     sample_rows,
 )
-from headrace.lang.condition.errors import NUMERIC_SCALE, ConditionError, Diagnostic, locate_error
+from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, compile_field, compile_node, to_bigint, to_numeric, to_python
-from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
-from headrace.lang.condition.spark_printer import field_to_spark, to_spark
-from headrace.lang.condition.spark_printer import literal as spark_literal
+from headrace.lang.condition.shapes import parameterize, shape_to_postgres
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text, micros_of, moment_of, moment_text
-from headrace.lang.condition.text_patterns import RegexDialect, RegexError, regex_text
+from headrace.lang.condition.text_patterns import RegexDialect, RegexError, regex_example, regex_text
 from headrace.lang.condition.tree import (
     Between,
     Compare,
@@ -61,17 +59,13 @@ from headrace.lang.condition.tree import (
 from headrace.lang.nodes import parts_of, walk, with_parts
 
 __all__ = [
-    "NUMERIC_SCALE",
-    "AccessPath",
     "Between",
-    "Bound",
     "ClauseValue",
     "Compare",
     "Condition",
     "ConditionComparison",
     "ConditionError",
     "Constant",
-    "Constants",
     "CorpusError",
     "Diagnostic",
     "Difference",
@@ -96,7 +90,6 @@ __all__ = [
     "TruthTable",
     "Type",
     "Value",
-    "bound_to_spark",
     "canonical_text",
     "compare_conditions",
     "compile_field",
@@ -107,7 +100,6 @@ __all__ = [
     "evaluate_sql",
     "explain",
     "field_to_postgres",
-    "field_to_spark",
     "fields_of",
     "find_prefix",
     "jsonb_text",
@@ -126,18 +118,16 @@ __all__ = [
     "postgres_literal",
     "python_engine",
     "read_sample",
+    "regex_example",
     "regex_text",
     "run_cases",
     "sample_rows",
     "shape_to_postgres",
-    "shape_to_spark",
-    "spark_literal",
     "text_to_postgres",
     "to_bigint",
     "to_numeric",
     "to_postgres",
     "to_python",
-    "to_spark",
     "value_text",
     "walk",
     "with_parts",

@@ -129,11 +129,9 @@ class TruthSpace:
     """The answers that several conditions can give together; perhaps more than real events allow, never fewer."""
 
     def __init__(self, conditions: Sequence[Condition]) -> None:
-        self._conditions = conditions
         self._fields: dict[Field, set[Value]] = {}
         self._opaque: dict[str, int] = {}
-        for condition in conditions:
-            self._collect(condition.tree)
+        self._trees = [self._with_variables(condition.tree) for condition in conditions]
 
     @cached_property
     def _values(self) -> list[tuple[Value | None, ...]]:
@@ -147,7 +145,7 @@ class TruthSpace:
 
     def answers(self) -> Iterator[tuple[tuple[Value | None, ...], tuple[bool | None, ...]]]:
         """Values of the variables, and what the conditions answer."""
-        functions = [cast(Callable[..., "bool | None"], compile_node(self._with_variables(c.tree))) for c in self._conditions]
+        functions = [cast(Callable[..., "bool | None"], compile_node(tree)) for tree in self._trees]
         for values in itertools.product(*self._values):
             yield values, tuple(function(values) for function in functions)
 
@@ -159,37 +157,25 @@ class TruthSpace:
                 return None
         return builder.sample()
 
-    def _collect(self, node: Node) -> None:
-        match node:
-            case Junction() | Not():
-                for part in parts_of(node):
-                    self._collect(part)
-            case _ if (simple := _simple_constants(node)) is not None:
-                field, constants = simple
-                self._fields.setdefault(field, set()).update(constants)
-            case Is() if node.operand.type is Type.BOOLEAN and not isinstance(node.operand, Field):
-                self._collect(node.operand)
-            case Constant():
-                pass
-            case _:
-                self._opaque.setdefault(canonical_text(node), len(self._opaque))
-                if (guess := _matching_text(node)) is not None:
-                    # For the example only: the clause itself stays a variable of its own.
-                    self._fields.setdefault(guess[0], set()).add(guess[1])
-
     def _with_variables(self, node: Node) -> Node:
-        """The condition with a slot for every variable."""
+        """The condition with a slot for every variable. Fields are counted from the first slot, opaque clauses from the last."""
         match node:
             case Junction() | Not():
                 return with_parts(node, self._with_variables)
             case _ if (simple := _simple_constants(node)) is not None:
-                return with_slots(node, {simple[0]: [*self._fields].index(simple[0])})
+                field, constants = simple
+                self._fields.setdefault(field, set()).update(constants)
+                return with_slots(node, {field: [*self._fields].index(field)})
             case Is() if node.operand.type is Type.BOOLEAN and not isinstance(node.operand, Field):
                 return Is(self._with_variables(node.operand), node.answer)
             case Constant():
                 return node
             case _:
-                return Slot(len(self._fields) + self._opaque[canonical_text(node)], Type.BOOLEAN)
+                number = self._opaque.setdefault(canonical_text(node), len(self._opaque))
+                if (guess := _matching_text(node)) is not None:
+                    # For the example only: the clause itself stays a variable of its own.
+                    self._fields.setdefault(guess[0], set()).add(guess[1])
+                return Slot(-1 - number, Type.BOOLEAN)
 
 
 def _simple_constants(node: Node) -> tuple[Field, list[Value]] | None:

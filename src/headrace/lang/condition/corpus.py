@@ -5,7 +5,7 @@ A case has a name, a condition, and an `event` (a JSON object with type, key, he
 empty part means any error.
 
 An engine evaluates many conditions over many events: a truth table with a row per event and a column per condition. Here is the Python
-engine, and what the engines that run SQL share: events as rows, and the SELECT statements. The engine of the database is in `rules`,
+engine, and what an engine that runs SQL needs: events as rows, and the SELECT statements. The engine of the database is in `rules`,
 the one of Spark in `spark`."""
 
 from __future__ import annotations

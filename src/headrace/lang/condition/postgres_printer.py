@@ -4,12 +4,10 @@ Plain built-in SQL. Promises: it never raises. A cast is guarded by a CASE that 
 `greatest(least(x, high), low)` and then `nullif` at both ends, which needs x only once. The guard and cast of a field belong
 to its extraction, so that over extracted columns a rule is a bare comparison.
 
-SqlPrinter is what the printers of PostgreSQL and Spark SQL share: the walk over the tree, and the logic both dialects write alike. Every
-node is printed in parentheses or as a call, so that no precedence is left to chance."""
+Every node is printed in parentheses or as a call, so that no precedence is left to chance."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
@@ -35,84 +33,6 @@ Bind = Callable[[str | int | Decimal, Type], str]
 """Stores a constant as a parameter and returns the SQL that reads it. A timestamptz is passed as text."""
 
 
-class SqlPrinter(ABC):
-    """Prints a tree. A field in `columns` is read from that column; other fields are extracted in place.
-
-    With `bind`, constants and patterns (not booleans) become parameters, each once, in the order of the text: conditions that
-    differ in these only are then printed alike."""
-
-    def __init__(self, columns: Mapping[Field, str] | None = None, bind: Bind | None = None) -> None:
-        self.columns = columns or {}
-        self.bind = bind
-
-    def print(self, node: Node) -> str:
-        match node:
-            case tree.Field():
-                return self.columns.get(node) or self.field(node)
-            case tree.Slot():
-                raise AssertionError("slots are made for Python only")
-            case tree.Constant(value=bool() as value):
-                return str(value).lower()
-            case tree.Constant():
-                return self.constant(node)
-            case tree.Not():
-                return f"(not {self.print(node.operand)})"
-            case tree.Junction():
-                return "(" + f" {node.word} ".join(self.print(operand) for operand in node.operands) + ")"
-            case tree.Compare():
-                left, right = self.comparable((node.left, node.right), ordered=node.operator in ("<", "<=", ">", ">="))
-                return f"({left} {node.operator} {right})"
-            case tree.In():
-                operand, *items = self.comparable((node.operand, *node.items), ordered=False)
-                return f"({operand} in ({', '.join(items)}))"
-            case tree.Between():
-                operand, low, high = self.comparable((node.operand, node.low, node.high), ordered=True)
-                return f"({operand} between {low} and {high})"
-            case tree.Is():
-                answer = "null" if node.answer is None else str(node.answer).lower()
-                return f"({self.print(node.operand)} is {answer})"
-            case tree.Like():
-                return self.like(node)
-            case tree.Match():
-                return self.match(node)
-            case tree.Arithmetic():
-                return self.arithmetic(node)
-            case tree.Negate():
-                return f"(-{self.number(node.operand, node.type)})"
-            case tree.Cast():
-                return self.cast(node)
-            case tree.Call():
-                return self.call(node)
-
-    def pattern(self, text: str) -> str:
-        return self.bind(text, Type.TEXT) if self.bind else self.literal(text)
-
-    @abstractmethod
-    def literal(self, text: str) -> str: ...
-    @abstractmethod
-    def field(self, field: Field) -> str: ...
-    @abstractmethod
-    def constant(self, node: tree.Constant) -> str: ...
-    @abstractmethod
-    def comparable(self, nodes: Sequence[Node], *, ordered: bool) -> list[str]:
-        """The operands of a comparison; `ordered` where it needs more than equality."""
-
-    @abstractmethod
-    def number(self, node: Node, type: Type) -> str:
-        """The node as a number of the type that arithmetic needs."""
-
-    @abstractmethod
-    def like(self, node: tree.Like) -> str: ...
-    @abstractmethod
-    def match(self, node: tree.Match) -> str: ...
-    @abstractmethod
-    def arithmetic(self, node: tree.Arithmetic) -> str: ...
-    @abstractmethod
-    def cast(self, node: tree.Cast) -> str: ...
-    @abstractmethod
-    def call(self, node: tree.Call) -> str: ...
-
-
 INTEGER_TEXT = "^[+-]?[0-9]{1,38}$"
 NUMERIC_TEXT = "^[+-]?[0-9]{1,38}([.][0-9]{1,38})?$"
 TRUE_TEXTS = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
@@ -121,7 +41,10 @@ _ROOTS = {"object": "payload", "headers": "headers"}
 
 
 def to_postgres(condition: Condition, columns: Mapping[Field, str] | None = None, bind: Bind | None = None) -> str:
-    """The condition as SQL; see `SqlPrinter` for columns and bind. A timestamptz is bound as RFC 3339."""
+    """The condition as SQL; a field in `columns` is read from that column.
+
+    With `bind`, constants and patterns (not booleans) become parameters, each once, in the order of the text: conditions that
+    differ in these only are then printed alike. A timestamptz is bound as RFC 3339."""
     return _PostgresPrinter(columns, bind).print(condition.tree)
 
 
@@ -216,9 +139,54 @@ def _cast_text(text: str, name: str) -> str:
     return f"case when {text} ~ {literal(pattern)} then {_CASTS[name](f'{text}::numeric')} end"
 
 
-class _PostgresPrinter(SqlPrinter):
-    def literal(self, text: str) -> str:
-        return literal(text)
+class _PostgresPrinter:
+    """Prints a tree. A field in `columns` is read from that column; other fields are extracted in place."""
+
+    def __init__(self, columns: Mapping[Field, str] | None = None, bind: Bind | None = None) -> None:
+        self.columns = columns or {}
+        self.bind = bind
+
+    def print(self, node: Node) -> str:
+        match node:
+            case tree.Field():
+                return self.columns.get(node) or self.field(node)
+            case tree.Slot():
+                raise AssertionError("slots are made for Python only")
+            case tree.Constant(value=bool() as value):
+                return str(value).lower()
+            case tree.Constant():
+                return self.constant(node)
+            case tree.Not():
+                return f"(not {self.print(node.operand)})"
+            case tree.Junction():
+                return "(" + f" {node.word} ".join(self.print(operand) for operand in node.operands) + ")"
+            case tree.Compare():
+                left, right = self.comparable((node.left, node.right), ordered=node.operator in ("<", "<=", ">", ">="))
+                return f"({left} {node.operator} {right})"
+            case tree.In():
+                operand, *items = self.comparable((node.operand, *node.items), ordered=False)
+                return f"({operand} in ({', '.join(items)}))"
+            case tree.Between():
+                operand, low, high = self.comparable((node.operand, node.low, node.high), ordered=True)
+                return f"({operand} between {low} and {high})"
+            case tree.Is():
+                answer = "null" if node.answer is None else str(node.answer).lower()
+                return f"({self.print(node.operand)} is {answer})"
+            case tree.Like():
+                return self.like(node)
+            case tree.Match():
+                return self.match(node)
+            case tree.Arithmetic():
+                return self.arithmetic(node)
+            case tree.Negate():
+                return f"(-{self.number(node.operand, node.type)})"
+            case tree.Cast():
+                return self.cast(node)
+            case tree.Call():
+                return self.call(node)
+
+    def pattern(self, text: str) -> str:
+        return self.bind(text, Type.TEXT) if self.bind else literal(text)
 
     def field(self, field: Field) -> str:
         sql = field_to_postgres(field)

@@ -118,7 +118,7 @@ def _number(value: _JsonValue) -> int | Decimal | None:
 
 
 def round_half_up(value: int | Decimal, scale: int) -> Decimal:
-    """Half away from zero, as PostgreSQL and Spark round decimals."""
+    """Half away from zero, as PostgreSQL rounds numerics."""
     return Decimal(value).quantize(_QUANTA[scale], context=EXACT)
 
 
@@ -323,7 +323,7 @@ def _pattern(node: tree.Like | tree.Match) -> NodeFunction:
         chars_max = REGEX_SUBJECT_CHARS_MAX
         text = regex_text(node.pattern, RegexDialect.PYTHON)
     else:
-        text = like_regex(ascii_lower(node.pattern) if fold else node.pattern, RegexDialect.PYTHON)
+        text = like_regex(ascii_lower(node.pattern) if fold else node.pattern)
     search = re.compile(text, re.DOTALL).search
 
     def matches(value: Value) -> bool | None:

@@ -7,7 +7,6 @@ in place of each constant. The join finds the rows by the keys and the bound of 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -26,7 +25,6 @@ from headrace.lang.condition.access import (
 )
 from headrace.lang.condition.condition import Condition, canonical_text
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
-from headrace.lang.condition.spark_printer import field_to_spark, text_to_spark, to_spark
 from headrace.lang.condition.tree import Field, Type
 
 _COLUMNS: Final = {Type.INTEGER: "integers", Type.NUMERIC: "numerics", Type.TEXT: "texts", Type.TIMESTAMPTZ: "moments"}
@@ -34,9 +32,7 @@ _COLUMNS: Final = {Type.INTEGER: "integers", Type.NUMERIC: "numerics", Type.TEXT
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The constants of a condition in the order of their parameters, by type.
-
-    A moment is RFC 3339 text for PostgreSQL, and the text of its microseconds since 1970 for Spark."""
+    """The constants of a condition in the order of their parameters, by type. A moment is RFC 3339 text."""
 
     integers: tuple[int, ...] = ()
     numerics: tuple[Decimal, ...] = ()
@@ -81,136 +77,73 @@ def shape_to_postgres(condition: Condition, columns: Mapping[Field, str], row: s
     Variants: those of all conditions of the shape."""
     access, residual = find_access(condition)
     parameters = _Parameters(f"{row}.")
+    printer = _Access(columns)
     return ShapeSql(
-        _PostgresAccess(columns).keys(access, variants),
-        _postgres_bound(access.bound, columns, row) if access.bound else None,
+        printer.keys(access, variants),
+        printer.bound(access.bound, row) if access.bound else None,
         to_postgres(residual, columns, parameters.bind) if residual else None,
         parameters.constants(),
     )
 
 
-def shape_to_spark(condition: Condition, columns: Mapping[Field, str], prefix: str, variants: Sequence[int]) -> ShapeSql:
-    """The shape of a condition; constants are read from columns integers, numerics, texts, moments, each with the prefix.
-
-    Patterns are in Java's dialect, so the constants differ from those that PostgreSQL stores. Bounds are left to the residual."""
-    access, residual = find_access(condition)
-    parameters = _Parameters(prefix, first=0)
-    return ShapeSql(
-        _SparkAccess(columns).keys(access, variants),
-        None,
-        to_spark(residual, columns, parameters.bind) if residual else None,
-        parameters.constants(),
-    )
-
-
-def bound_to_spark(bound: Bound, columns: Mapping[Field, str]) -> str:
-    """The event's value that is compared with a bound, as Spark SQL."""
-    access = _SparkAccess(columns)
-    return f"left({access.text(bound.field)}, {BOUND_CHARS_MAX})" if isinstance(bound.value, str) else access.double(bound.field)
-
-
-def _postgres_bound(bound: Bound, columns: Mapping[Field, str], row: str) -> str:
-    access, operator = _PostgresAccess(columns), "<=" if bound.is_lower else ">="
-    if isinstance(bound.value, str):
-        # "bound is null" leads the index to bound_text, which comes after bound.
-        value = f'(left({access.text(bound.field)}, {BOUND_CHARS_MAX}) collate "C")'
-        return f"{row}.bound is null and {row}.bound_text {operator} {value}"
-    return f"{row}.bound {operator} {access.double(bound.field)}"
-
-
-class _SqlAccess(ABC):
-    """Prints the keys that an event asks for, as `AccessPath.keys` writes them."""
+class _Access:
+    """Prints what an event asks for: keys as `AccessPath.keys` writes them, and the comparison with a bound."""
 
     def __init__(self, columns: Mapping[Field, str]) -> None:
-        self.columns = columns
+        self._columns = columns
 
     def keys(self, access: AccessPath, variants: Sequence[int]) -> tuple[str, ...]:
-        texts = [self.text(equality.field) for equality in access.equalities]
+        texts = [self._text(equality.field) for equality in access.equalities]
         match access.choice:
             case InList(field=field):
-                return (self._join([*texts, self.text(field)]),)
+                return (_join([*texts, self._text(field)]),)
             case Prefix(field=field):
-                start = self.text(field)
-                return tuple(self._join([*texts, self.concat([f"'{n}:'", f"left({start}, {n})"])]) for n in variants)
+                start = self._text(field)
+                return tuple(_join([*texts, f"('{length}:' || left({start}, {length}))"]) for length in variants)
             case Interval(field=field):
-                number = self.double(field)
-                return tuple(
-                    self._join([*texts, self.concat([f"'{level}:'", self.block(number, block_scale(level))])])
-                    for level in variants
-                )
-        return (self._join(texts) if texts else "''",)
+                number = self._double(field)
+                return tuple(_join([*texts, f"('{level}:' || {_block(number, block_scale(level))})"]) for level in variants)
+        return (_join(texts) if texts else "''",)
 
-    def _join(self, texts: list[str]) -> str:
-        """As `join_key`."""
-        parts = [part for text in texts[:-1] for part in (self.length(text), "':'", text)]
-        return self.concat([*parts, texts[-1]]) if parts else texts[-1]
+    def bound(self, bound: Bound, row: str) -> str:
+        operator = "<=" if bound.is_lower else ">="
+        if isinstance(bound.value, str):
+            # "bound is null" leads the index to bound_text, which comes after bound.
+            value = f'(left({self._text(bound.field)}, {BOUND_CHARS_MAX}) collate "C")'
+            return f"{row}.bound is null and {row}.bound_text {operator} {value}"
+        return f"{row}.bound {operator} {self._double(bound.field)}"
 
-    @abstractmethod
-    def text(self, field: Field) -> str: ...
-    @abstractmethod
-    def double(self, field: Field) -> str:
+    def _text(self, field: Field) -> str:
+        return text_to_postgres(field, self._columns)
+
+    def _double(self, field: Field) -> str:
         """The field's number, or a moment's seconds since 1970."""
-
-    @abstractmethod
-    def length(self, text: str) -> str: ...
-    @abstractmethod
-    def concat(self, texts: list[str]) -> str: ...
-    @abstractmethod
-    def block(self, number: str, scale: float) -> str:
-        """As `access.block`, as text."""
-
-
-class _PostgresAccess(_SqlAccess):
-    def text(self, field: Field) -> str:
-        return text_to_postgres(field, self.columns)
-
-    def double(self, field: Field) -> str:
-        value = self.columns.get(field) or f"({field_to_postgres(field)})"
+        value = self._columns.get(field) or f"({field_to_postgres(field)})"
         return f"extract(epoch from {value})::float8" if field.type is Type.TIMESTAMPTZ else f"{value}::float8"
 
-    def length(self, text: str) -> str:
-        return f"length({text})::text"
 
-    def concat(self, texts: list[str]) -> str:
-        return f"({' || '.join(texts)})"
-
-    def block(self, number: str, scale: float) -> str:
-        bound = f"'{BLOCK_BOUND!r}'::float8"
-        return f"floor(least(greatest({number} * '{scale!r}'::float8, -{bound}), {bound}))::bigint::text"
+def _join(texts: list[str]) -> str:
+    """As `join_key`."""
+    parts = [part for text in texts[:-1] for part in (f"length({text})::text", "':'", text)]
+    return f"({' || '.join([*parts, texts[-1]])})" if parts else texts[-1]
 
 
-class _SparkAccess(_SqlAccess):
-    def text(self, field: Field) -> str:
-        return text_to_spark(field, self.columns)
-
-    def double(self, field: Field) -> str:
-        value = self.columns.get(field) or f"({field_to_spark(field)})"
-        if field.type is Type.TIMESTAMPTZ:
-            return f"(cast(unix_micros({value}) as double) / 1000000.0D)"
-        return f"cast({value} as double)"
-
-    def length(self, text: str) -> str:
-        return f"cast(length({text}) as string)"
-
-    def concat(self, texts: list[str]) -> str:
-        return f"concat({', '.join(texts)})"
-
-    def block(self, number: str, scale: float) -> str:
-        clamped = f"least(greatest({number} * {scale!r}D, -{BLOCK_BOUND!r}D), {BLOCK_BOUND!r}D)"
-        return f"cast(floor({clamped}) as string)"
+def _block(number: str, scale: float) -> str:
+    """As `access.block`, as text."""
+    bound = f"'{BLOCK_BOUND!r}'::float8"
+    return f"floor(least(greatest({number} * '{scale!r}'::float8, -{bound}), {bound}))::bigint::text"
 
 
 class _Parameters:
     """Gives every constant the next parameter of its type."""
 
-    def __init__(self, prefix: str, *, first: int = 1) -> None:
+    def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._first = first
         self._values: dict[Type, list[str | int | Decimal]] = {type: [] for type in _COLUMNS}
 
     def bind(self, value: str | int | Decimal, type: Type) -> str:
         self._values[type].append(value)
-        return f"{self._prefix}{_COLUMNS[type]}[{len(self._values[type]) - 1 + self._first}]"
+        return f"{self._prefix}{_COLUMNS[type]}[{len(self._values[type])}]"
 
     def constants(self) -> Constants:
         values = self._values

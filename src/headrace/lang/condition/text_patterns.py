@@ -1,16 +1,17 @@
-"""Patterns over text, `~` and `like`: each means the same in PostgreSQL, Java and Python, and cannot run away.
+"""Patterns over text, `~` and `like`: each means the same in PostgreSQL and Python, and cannot run away.
 
 Of `~` only true regular expressions are admitted (no back references, no lookaround), so all engines agree on whether there
-is a match. Java and Python backtrack: repetition is for single characters and classes, and the product of a pattern's
+is a match. Python backtracks: repetition is for single characters and classes, and the product of a pattern's
 choices over a subject of bounded length has a limit. `.` and `[^…]` match a line break; `^` and `$` are the ends of
 the whole text; \\d \\w \\s are ASCII.
 
-In `like`, `%` is any text, `_` one character, and `\\` takes the next character as it is. PostgreSQL gets the pattern itself. Java and
-Python get a regex that goes forward only: each part between two `%` is matched once, in an atomic group, so that the time is bounded by
-length of text times length of pattern."""
+In `like`, `%` is any text, `_` one character, and `\\` takes the next character as it is. PostgreSQL gets the pattern itself. Python
+gets a regex that goes forward only: each part between two `%` is matched once, in an atomic group, so that the time is bounded by length
+of text times length of pattern."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -36,7 +37,6 @@ class RegexDialect(Enum):
     """How an engine writes the end of the text."""
 
     POSTGRES = "$"
-    JAVA = r"\z"
     PYTHON = r"\Z"
 
 
@@ -49,10 +49,12 @@ class RegexError(Diagnostic):
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """An alternative as text that all engines read alike, and how many ways there are to match it from one character on."""
+    """An alternative as text that all engines read alike, how many ways there are to match it from one character on, and a short text
+    that it matches."""
 
     text: str
     ways: int
+    example: str
     at_start: bool = False
     at_end: bool = False
 
@@ -61,13 +63,14 @@ _DIGIT = (("0", "9"),)
 _WORD = (("0", "9"), ("A", "Z"), ("_", "_"), ("a", "z"))
 _SPACE = (("\t", "\r"), (" ", " "))
 _CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_USUAL = "a0A-_ .:/@+é~\n\t" + "".join(map(chr, range(32, 127)))
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r"}
 _BOUND_ALLOWED = f"{{m}}, {{m,}} or {{m,n}} with m <= n <= {REGEX_REPEAT_MAX}"
 
 
 @lru_cache(maxsize=1024)
 def regex_text(pattern: str, dialect: RegexDialect) -> str:
-    """The pattern as the engine reads it; for Java and Python `.` must match line breaks (`(?s)`, DOTALL)."""
+    """The pattern as the engine reads it; for Python `.` must match line breaks (DOTALL)."""
     return "|".join(
         f"{'^' if branch.at_start else ''}{branch.text}{dialect.value if branch.at_end else ''}" for branch in _parse(pattern)
     )
@@ -82,6 +85,11 @@ def check_regex(pattern: str) -> None:
             f"the pattern may take {steps:.0e} steps on a text of {REGEX_SUBJECT_CHARS_MAX} characters",
             f"{REGEX_STEPS_MAX:.0e} steps: use fewer * + {{m,n}} and alternatives, or begin with ^",
         )
+
+
+def regex_example(pattern: str) -> str:
+    """A short text in which the pattern occurs."""
+    return _parse(pattern)[0].example
 
 
 @lru_cache(maxsize=1024)
@@ -112,11 +120,12 @@ class _RegexParser:
     def branch(self) -> _Branch:
         begin = self.at
         at_start = self.accept("^")
-        text, ways = "", 1
+        text, ways, example = "", 1, ""
         while self.peek() not in ("", "|", ")", "$"):
             item = self.item()
             text += item.text
             ways *= item.ways
+            example += item.example
         at_end = self.accept("$")
         if self.depth and (at_start or at_end):
             raise RegexError(begin, "^ or $ inside a group")
@@ -124,7 +133,7 @@ class _RegexParser:
             raise RegexError(self.at, "$ in the middle of the pattern")
         if not text and not (at_start and at_end):
             raise RegexError(begin, "an empty alternative")
-        return _Branch(text, ways, at_start, at_end)
+        return _Branch(text, ways, example, at_start, at_end)
 
     def item(self) -> _Branch:
         """A group or a class of characters, with its quantifier."""
@@ -136,11 +145,12 @@ class _RegexParser:
             raise RegexError(self.at, "a repetition of a repetition")
         if branches is None:
             ways = REGEX_SUBJECT_CHARS_MAX if high is None else high - low + 1
-            return _Branch(text + _quantifier_text(low, high), ways)
+            return _Branch(text + _quantifier_text(low, high), ways, _example_char(text) * low)
         if (low, high) not in ((1, 1), (0, 1)):
             raise RegexError(begin, "a repeated group")
         text = f"(?:{'|'.join(branch.text for branch in branches)})"
-        return _Branch(text + ("?" if low == 0 else ""), sum(branch.ways for branch in branches) + (1 - low))
+        ways = sum(branch.ways for branch in branches) + (1 - low)
+        return _Branch(text + ("?" if low == 0 else ""), ways, branches[0].example * low)
 
     def group(self) -> tuple[_Branch, ...]:
         self.depth += 1
@@ -250,6 +260,13 @@ def escape_char(char: str) -> str:
     return char if not char.isascii() or char.isalnum() else f"\\u{ord(char):04x}"
 
 
+def _example_char(text: str) -> str:
+    """A character that the text of one character or class matches, a usual one if there is one."""
+    if text.startswith("\\u"):
+        return chr(int(text[2:], 16))
+    return next((char for char in _USUAL if re.fullmatch(text, char)), "") if text.startswith(("[", ".")) else text
+
+
 def _quantifier_text(low: int, high: int | None) -> str:
     if high is None:
         return {0: "*", 1: "+"}.get(low, f"{{{low},}}")
@@ -297,14 +314,14 @@ def like_parts(pattern: str) -> tuple[Part, ...] | None:
     return tuple(tuple(part) for part in parts)
 
 
-def like_regex(pattern: str, dialect: RegexDialect) -> str:
-    """A regex for the whole text; `.` must match line breaks."""
+def like_regex(pattern: str) -> str:
+    """A regex of Python for the whole text; `.` must match line breaks."""
     parts = like_parts(pattern) or ((),)
     first, *middle, last = (_part_regex(part) for part in parts) if len(parts) > 1 else (_part_regex(parts[0]), "")
     if len(parts) == 1:
-        return f"^{first}{dialect.value}"
+        return rf"^{first}\Z"
     middle_regex = "".join(f"(?>.*?{part})" for part in middle if part)
-    return f"^{first}{middle_regex}.*{last}{dialect.value}"
+    return rf"^{first}{middle_regex}.*{last}\Z"
 
 
 def _part_regex(part: Part) -> str:

@@ -13,6 +13,7 @@ from headrace.lang.ecl.analysis import (
     triviality,
     typed_conditions,
     types_read,
+    types_that_matter,
     vacuity,
     waits_for,
 )
@@ -36,7 +37,7 @@ from headrace.lang.ecl.machine import build_machine, draw_machine
 from headrace.lang.ecl.near_miss import Change, NearMiss, find_near_misses
 from headrace.lang.ecl.parser import parse
 from headrace.lang.ecl.register_stepping import AnyBatch, RegisterBatch, make_batch, read_machines
-from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, ProductAutomaton, SimpleTable, types_that_matter
+from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, ProductAutomaton, SimpleTable
 from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
 from headrace.lang.ecl.symbol_sql import (
     KEY_BYTES_MAX,

@@ -9,9 +9,9 @@ something that the outputs of this token show sooner or later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from headrace.lang.ecl.alphabet import Situation, Situations, TooWide, Trace, TraceStep, describe_symbols, leaves
 from headrace.lang.ecl.engine import Status
 from headrace.lang.ecl.errors import ANALYSIS_STEPS_MAX, Budget, StateLimitExceeded
-from headrace.lang.ecl.network import Flat, Node, Unit
+from headrace.lang.ecl.network import Flat, Node
 from headrace.lang.ecl.parts import Automaton, Cell, refine, shifted
 from headrace.lang.ecl.registers import make_program
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space, joint_inputs, situations_of
@@ -147,29 +147,20 @@ def shortest_to_output(
 
 def waits_for(table: Table, state: TableState) -> Waits:
     """What can change a state. All other events may be quenched."""
-    reacting = _reacting(table, state)
+    reacting = _reacting(table, state.units)
     symbols = [{symbol for at, symbol in reacting if at == number} for number in range(len(table.alphabets))]
     events = [text for alphabet, own in zip(table.alphabets, symbols, strict=True) for text in describe_symbols(alphabet, own)]
-    named = dict.fromkeys(type_ for alphabet in table.alphabets for type_ in alphabet.types)
-    return Waits(
-        events=tuple(dict.fromkeys(events)),
-        types=tuple(type_ for type_ in named if _type_matters(table, reacting, type_)),
-        any_type=_type_matters(table, reacting, None),
-        deadlines=tuple(sorted(deadline for deadline in state.deadlines if deadline is not None)),
-    )
+    read = _types_of(table, reacting)
+    deadlines = tuple(sorted(deadline for deadline in state.deadlines if deadline is not None))
+    return Waits(tuple(dict.fromkeys(events)), read.types, read.any_type, deadlines)
 
 
-def _reacting(table: Table, state: TableState) -> set[tuple[int, int]]:
-    """(alphabet, symbol) to which some running unit reacts. Unit by unit: no product of alphabets is needed."""
-    reacting: set[tuple[int, int]] = set()
-    for unit, value in zip(table.units, state.units, strict=True):
-        if value < 0 or isinstance(unit, Node):
-            continue
-        for symbol in range(unit.symbols):
-            cell = value * unit.symbols + symbol
-            if unit.next[cell] != value or (isinstance(unit, Flat) and unit.action[cell]):
-                reacting.add((unit.alphabet, symbol))
-    return reacting
+def types_that_matter(table: Table) -> tuple[str, ...] | None:
+    """The event types that can change an instance; None if any type can, or if the passing of time alone does."""
+    if table.timers or (table.registers is not None and table.registers.each):
+        return None
+    read = _types_of(table, _reacting(table))
+    return None if read.any_type else tuple(sorted(read.types))
 
 
 def every_type_read(table: Table) -> dict[str, TypesRead]:
@@ -178,24 +169,40 @@ def every_type_read(table: Table) -> dict[str, TypesRead]:
     It looks at each cell of the table once."""
     read: dict[str, TypesRead] = {}
     for part in components(table):
-        reacting = {pair for unit in part.units for pair in _reacting_cells(unit)}
-        named = dict.fromkeys(type_ for alphabet in table.alphabets for type_ in alphabet.types)
-        types = tuple(type_ for type_ in named if _type_matters(table, reacting, type_))
-        any_type = _type_matters(table, reacting, None)
+        own = _types_of(part, _reacting(part))
         for token in _tokens(part):
             before = read.get(token, TypesRead((), False))
-            read[token] = TypesRead(tuple(dict.fromkeys((*before.types, *types))), before.any_type or any_type)
+            read[token] = TypesRead(tuple(dict.fromkeys((*before.types, *own.types))), before.any_type or own.any_type)
     return read
 
 
-def _reacting_cells(unit: Unit) -> Iterator[tuple[int, int]]:
-    """(alphabet, symbol) to which a unit reacts in at least one state."""
-    if isinstance(unit, Node):
-        return
-    for cell, following in enumerate(unit.next):
-        state, symbol = divmod(cell, unit.symbols)
-        if following != state or (isinstance(unit, Flat) and unit.action[cell]):
-            yield unit.alphabet, symbol
+def _reacting(table: Table, units: Sequence[int] | None = None) -> set[tuple[int, int]]:
+    """(alphabet, symbol) to which some unit reacts, in this state or else in at least one. Unit by unit: no product of alphabets is
+    needed."""
+    reacting: set[tuple[int, int]] = set()
+    for number, unit in enumerate(table.units):
+        if isinstance(unit, Node) or (units is not None and units[number] < 0):
+            continue
+        states = range(len(unit.next) // unit.symbols) if units is None else [units[number]]
+        for state, symbol in product(states, range(unit.symbols)):
+            cell = state * unit.symbols + symbol
+            if unit.next[cell] != state or (isinstance(unit, Flat) and unit.action[cell]):
+                reacting.add((unit.alphabet, symbol))
+    return reacting
+
+
+def _types_of(table: Table, reacting: set[tuple[int, int]]) -> TypesRead:
+    """The types whose events can have a symbol to which a unit reacts."""
+
+    def matters(type_: str | None) -> bool:
+        return any(
+            (number, symbol) in reacting
+            for number, alphabet in enumerate(table.alphabets)
+            for symbol in leaves(alphabet.other if type_ is None else alphabet.types.get(type_, alphabet.other))
+        )
+
+    named = dict.fromkeys(type_ for alphabet in table.alphabets for type_ in alphabet.types)
+    return TypesRead(tuple(filter(matters, named)), matters(None))
 
 
 def _tokens(part: Table) -> set[str]:
@@ -208,15 +215,6 @@ def _tokens(part: Table) -> set[str]:
             used = {*unit.action, *(action for *_, action in unit.ticks)}
             tokens |= {token for action in used for token in part.actions[action][0]}
     return set(part.pushed(sorted(tokens)))
-
-
-def _type_matters(table: Table, reacting: set[tuple[int, int]], type_: str | None) -> bool:
-    """Whether an event of a type (None: one that no alphabet names) can have a symbol to which a unit reacts."""
-    return any(
-        (number, symbol) in reacting
-        for number, alphabet in enumerate(table.alphabets)
-        for symbol in leaves(alphabet.other if type_ is None else alphabet.types.get(type_, alphabet.other))
-    )
 
 
 def components(table: Table) -> tuple[Table, ...]:

@@ -7,6 +7,7 @@ its parts and never their product."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -130,12 +131,11 @@ class _Compiler:
 
     def _part(self, expr: t.Expr) -> Part:
         match expr:
-            case t.Match(predicate):
-                return (self._match(self._names.predicates[predicate]),)
+            case t.Match(predicate, label):
+                part: Part = (self._match(self._names.predicates[predicate]),)
+                return part if label is None else self._recorded(part, label)
             case t.After():
                 return (self._after(),)
-            case t.Labelled(predicate, name):
-                return self._recorded((self._match(self._names.predicates[predicate]),), name)
             case t.Chain(steps):
                 return (self._chain(steps),)
         parts = [self._part(child) for child in t.children(expr)]
@@ -149,14 +149,11 @@ class _Compiler:
         times = expr.times or 0 if isinstance(expr, t.Repeat | t.Persist | t.Loop) else 0
         token = self._names.tokens[expr.token] if isinstance(expr, t.Push) else -1
         part = under_node(_kind(expr), parts, times=times, token=token, clears=0 if label is None else self._clearing(label))
-        flat = None if isinstance(expr, t.Parallel) else self._flattened(part)
-        return part if flat is None else (flat,)
+        return part if isinstance(expr, t.Parallel) else self._flattened(part)
 
     def _recorded(self, part: Part, label: str) -> Part:
         """A part whose success is recorded: to the table, one more token after those that are pushed."""
-        part = under_node(Kind.PUSH, [part], token=self._recording(label))
-        flat = self._flattened(part)
-        return part if flat is None else (flat,)
+        return self._flattened(under_node(Kind.PUSH, [part], token=self._recording(label)))
 
     def _recording(self, label: str) -> int:
         return len(self._names.tokens) + self._labels.index(label)
@@ -165,22 +162,11 @@ class _Compiler:
         """The bit that says a loop has started; to the table, one more timer after those that run."""
         return 1 << len(self._names.timers) + self._labels.index(label)
 
-    def _chain(self, steps: tuple[t.Match | t.Labelled, ...]) -> Flat:
+    def _chain(self, steps: tuple[t.Match, ...]) -> Flat:
         """Events in a row. A state is the set of beginnings that the latest events make, as a mask of their lengths."""
         numbers = [self._names.predicates[step.predicate] for step in steps]
-        recordings = [self._recording(step.label) if isinstance(step, t.Labelled) else None for step in steps]
-        mask = 0
-        for number in numbers:
-            mask |= 1 << number
-        try:
-            situations = self._situations.of(mask)
-        except TooWide:
-            hint = "use fewer different conditions in events joined by `next`"
-            needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
-            raise StateLimitExceeded("distinguishing the events", needed=needed, allowed=allowed, hint=hint) from None
-        symbol_of: dict[int, int] = {}
-        for situation in situations:
-            symbol_of.setdefault(situation.vector, len(symbol_of))
+        recordings = [None if step.label is None else self._recording(step.label) for step in steps]
+        mask, symbol_of = self._distinguished(numbers, "events", "events joined by `next`")
         states = {0: 0}
         queue = [0]
         rows: list[tuple[Cell, ...]] = []
@@ -210,13 +196,21 @@ class _Compiler:
             self._classes.append(classes)
         return self._classes_of[key]
 
+    def _distinguished(self, predicates: Sequence[int], what: str, where: str) -> tuple[int, dict[int, int]]:
+        """The mask of some predicates, and a symbol for each vector of them that an event can have."""
+        mask = sum(1 << predicate for predicate in set(predicates))
+        try:
+            vectors = dict.fromkeys(situation.vector for situation in self._situations.of(mask))
+        except TooWide:
+            needed, allowed, hint = SITUATIONS_MAX + 1, SITUATIONS_MAX, f"use fewer different conditions in {where}"
+            raise StateLimitExceeded(f"distinguishing the {what}", needed=needed, allowed=allowed, hint=hint) from None
+        return mask, {vector: symbol for symbol, vector in enumerate(vectors)}
+
     def _match(self, predicate: int) -> Flat:
-        symbol_of: dict[int, int] = {}
-        for situation in self._situations.of(1 << predicate):
-            symbol_of.setdefault(situation.vector, len(symbol_of))
+        mask, symbol_of = self._distinguished([predicate], "events", "a predicate")
         row: list[Cell] = [(SUCCEEDED if vector else 0, 0) for vector in symbol_of]
         automaton = Automaton((tuple(row),), ({},), (0,))
-        return flat_of(automaton, self._alphabet(Classes(1 << predicate, symbol_of, len(row))), 0)
+        return flat_of(automaton, self._alphabet(Classes(mask, symbol_of, len(row))), 0)
 
     def _after(self) -> Flat:
         timer = 1 << self._timer
@@ -226,18 +220,7 @@ class _Compiler:
 
     def _guard(self, expr: t.Modes, span: int) -> Guard:
         guards = [self._names.predicates[mode.guard] for mode in expr.modes]
-        mask = 0
-        for guard in guards:
-            mask |= 1 << guard
-        symbol_of: dict[int, int] = {}
-        try:
-            situations = self._situations.of(mask)
-        except TooWide:
-            hint = "use fewer different conditions in the guards of one `in … do`"
-            needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
-            raise StateLimitExceeded("distinguishing the guards", needed=needed, allowed=allowed, hint=hint) from None
-        for situation in situations:
-            symbol_of.setdefault(situation.vector, len(symbol_of))
+        mask, symbol_of = self._distinguished(guards, "guards", "the guards of one `in … do`")
         following = [
             next((mode for mode, guard in enumerate(guards) if mode != active and vector >> guard & 1), active)
             for active in range(len(guards))
@@ -246,29 +229,30 @@ class _Compiler:
         alphabet = self._alphabet(Classes(mask, symbol_of, len(symbol_of)))
         return Guard(alphabet, len(symbol_of), len(guards), tuple(following), last=span + 1)
 
-    def _flattened(self, part: Part) -> Flat | None:
-        """The part as one automaton, or None where it would grow past the limits of a flat unit."""
+    def _flattened(self, part: Part) -> Part:
+        """The part as one automaton, or as it is where that would grow past the limits of a flat unit."""
         root = part[-1]
         children = part[:-1]
         if any(isinstance(unit, Node) for unit in children) or not isinstance(root, Node):
-            return None
+            return part
         if root.times * sum(unit.states for unit in children if isinstance(unit, Flat)) > ROUNDS_FLAT_MAX:
-            return None
+            return part
         chosen = sorted({unit.alphabet for unit in children if not isinstance(unit, Node)})
         join = self._joined(chosen, SYMBOLS_MAX)
         if join is None:
-            return None
+            return part
         classes, symbols = join
         automaton = self._explored(part, symbols)
         if automaton is None:
-            return None
+            return part
         if self._minimised:
             automaton = minimise(automaton, budget=self._budget)
         automaton, renamed = merge_columns(automaton)
         symbol_of = {vector: renamed[symbol] for vector, symbol in classes.symbol_of.items()}
         alphabet = self._alphabet(Classes(classes.mask, symbol_of, len(automaton.rows[0])))
         # The timers among them run in state 0, which says so itself.
-        return flat_of(automaton, alphabet, root.timers, clears=root.starts >> len(self._names.timers) << len(self._names.timers))
+        clears = root.starts >> len(self._names.timers) << len(self._names.timers)
+        return (flat_of(automaton, alphabet, root.timers, clears=clears),)
 
     def _explored(self, part: Part, symbols: list[dict[int, int]]) -> Automaton | None:
         """Every configuration reachable from the start, numbered in the order of first visit."""

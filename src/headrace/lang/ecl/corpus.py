@@ -27,14 +27,8 @@ from headrace.lang.ecl.interpreter import interpreter_of
 from headrace.lang.ecl.machine import MachineEngine, build_machine
 from headrace.lang.ecl.parser import parse
 from headrace.lang.ecl.table import (
-    Table,
     TableState,
-    advance_state,
-    changes,
-    classify,
-    run_step,
     start_state,
-    status_of,
     table_engine,
 )
 from headrace.lang.ecl.tree import Pattern
@@ -215,22 +209,7 @@ def parse_events(text: str) -> tuple[Event, ...]:
 def run_events(pattern: Pattern, events: tuple[Event, ...], *, evaluator: Evaluator = evaluate_condition) -> tuple[RunStep, ...]:
     """Each event through a fresh instance of the compiled pattern, which starts at the first event's time."""
     table = compile(pattern)
-    if table.registers is not None:
-        return _run_with_registers(table, events, evaluator)
-    steps: list[RunStep] = []
-    state = start_state(table, events[0].time if events else 0)
-    for event in events:
-        symbols = classify(table, event, evaluator)
-        state, fired = advance_state(table, state, event.time)
-        is_change = changes(table, state, symbols)
-        state, outputs = run_step(table, state, symbols, event.time)
-        steps.append(RunStep(event, fired + outputs, is_change, state, status_of(table, state)))
-    return tuple(steps)
-
-
-def _run_with_registers(table: Table, events: tuple[Event, ...], evaluator: Evaluator) -> tuple[RunStep, ...]:
     engine, program = table_engine(table, evaluator), table.program
-    assert program is not None
     state = engine.start(events[0].time if events else 0)
     steps: list[RunStep] = []
     for event in events:
@@ -239,7 +218,7 @@ def _run_with_registers(table: Table, events: tuple[Event, ...], evaluator: Eval
         instances = state if isinstance(state, tuple) else (cast(TableState, state),)
         # Of several instances, the newest is shown.
         shown = instances[-1] if instances else start_state(table, event.time)
-        captured = tuple(program.show_state(instance.memory, event.time) for instance in instances)
+        captured = tuple(program.show_state(instance.memory, event.time) for instance in instances) if program else ()
         is_change = state != advanced or bool(outputs)
         steps.append(RunStep(event, fired + outputs, is_change, shown, engine.status(state), captured))
     return tuple(steps)

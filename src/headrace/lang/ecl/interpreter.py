@@ -10,8 +10,9 @@ do not see ticks."""
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from typing import cast
 
 from headrace.lang.ecl import tree as t
@@ -27,6 +28,7 @@ from headrace.lang.ecl.registers import (
     start_predicate,
 )
 from headrace.lang.ecl.tree import Pattern, lower
+from headrace.lang.nodes import NodeT, with_parts
 
 WAITING, SUCCESS, FAILURE = Status.WAITING, Status.SUCCESS, Status.FAILURE
 Inner = object
@@ -69,7 +71,7 @@ class Interpreter(Engine[InterpreterState]):
 
     def __init__(self, pattern: Pattern, *, evaluator: Evaluator = evaluate_condition) -> None:
         self._program = make_program(pattern)
-        self._expr = _numbered(lower(pattern.expr))
+        self._expr = _numbered(lower(pattern.expr), count(1))
         self._evaluator = evaluator
 
     def start(self, time: int) -> InterpreterState:
@@ -120,31 +122,16 @@ class _Counted(t.Count):
     number: int
 
 
-def _numbered(expr: t.Expr) -> t.Expr:
-    """The expression with its counts numbered."""
-    numbers = itertools.count(1)
-
-    def visit(node: t.Expr) -> t.Expr:
-        match node:
-            case t.Count(times, duration_us, predicate):
-                return _Counted(times, duration_us, predicate, next(numbers))
-            case t.Several(parts):
-                return replace(node, children=tuple(visit(part) for part in parts))
-            case t.Unless(body, stop):
-                return t.Unless(visit(body), visit(stop))
-            case t.Modes(modes):
-                return t.Modes(tuple(t.Mode(mode.guard, visit(mode.body)) for mode in modes))
-            case t.Fail(body) | t.Push(_, body) | t.Bounded(body):
-                return replace(node, body=visit(body))
-            case _:
-                return node
-
-    return visit(expr)
+def _numbered(node: NodeT, numbers: Iterator[int]) -> NodeT:
+    """The expression with its counts numbered, in the order of the text."""
+    if isinstance(node, t.Count):
+        return cast(NodeT, _Counted(node.times, node.duration_us, node.predicate, next(numbers)))
+    return with_parts(node, lambda part: _numbered(part, numbers))
 
 
 def _start(expr: t.Expr, now: int, effects: _Effects) -> Inner:
     match expr:
-        case t.Match() | t.Labelled():
+        case t.Match():
             return ()
         case t.Chain():
             # The lengths of the beginnings that the latest events make.
@@ -174,13 +161,8 @@ def _start(expr: t.Expr, now: int, effects: _Effects) -> Inner:
 
 def _step(expr: t.Expr, state: Inner, input_: _Input) -> _Result:
     match expr:
-        case t.Match(predicate):
-            return (SUCCESS if input_.satisfies(predicate) else WAITING), state, ()
-        case t.Labelled(predicate, label):
-            if not input_.satisfies(predicate):
-                return WAITING, state, ()
-            input_.effects.recorded.append(label)
-            return SUCCESS, state, ()
+        case t.Match():
+            return (SUCCESS if _matches(expr, input_) else WAITING), state, ()
         case t.Chain():
             return _step_chain(expr, state, input_)
         case _Counted():
@@ -207,6 +189,13 @@ def _step(expr: t.Expr, state: Inner, input_: _Input) -> _Result:
             raise AssertionError("lowered before")
 
 
+def _matches(expr: t.Match, input_: _Input) -> bool:
+    is_match = input_.satisfies(expr.predicate)
+    if is_match and expr.label is not None:
+        input_.effects.recorded.append(expr.label)
+    return is_match
+
+
 def _step_chain(expr: t.Chain, state: Inner, input_: _Input) -> _Result:
     """Every beginning that the event continues grows by one, all others end; the event may also be a new first step."""
     if input_.event is None:
@@ -214,11 +203,8 @@ def _step_chain(expr: t.Chain, state: Inner, input_: _Input) -> _Result:
     assert isinstance(state, frozenset)
     grown: set[int] = set()
     for length in sorted({0, *state}):
-        step = expr.steps[length]
-        if input_.satisfies(step.predicate):
+        if _matches(expr.steps[length], input_):
             grown.add(length + 1)
-            if isinstance(step, t.Labelled):
-                input_.effects.recorded.append(step.label)
     return (SUCCESS if len(expr.steps) in grown else WAITING), frozenset(grown), ()
 
 
@@ -323,7 +309,7 @@ def _deadlines(expr: t.Expr, state: Inner) -> list[int]:
             return [state]
         case t.Fail(body) | t.Push(_, body):
             return _deadlines(body, state)
-        case t.Match() | t.Labelled() | t.Chain() | t.Count() | t.Within():
+        case t.Match() | t.Chain() | t.Count() | t.Within():
             return []
     assert isinstance(state, tuple)
     match expr:

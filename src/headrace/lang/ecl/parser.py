@@ -181,7 +181,7 @@ def parse(
 def parse_predicate(text: str, *, limits: Limits = LIMITS, registers: RegisterNames | None = None) -> Predicate:
     """A predicate on its own; `registers` are the names of the compiled pattern that it is from."""
     pattern = parse(text, limits=limits, registers=registers)
-    if not isinstance(pattern.expr, Match) or pattern.definitions:
+    if not isinstance(pattern.expr, Match) or pattern.expr.label is not None or pattern.definitions:
         raise PatternError("expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not")
     return pattern.expr.predicate
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
 from typing import cast
@@ -16,21 +16,15 @@ from typing import cast
 import msgspec
 
 from headrace.lang.condition import Type, Value
-from headrace.lang.ecl.engine import Event, Status, evaluate_condition, holds
-from headrace.lang.ecl.network import live_timers, step_units
-from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Values
-from headrace.lang.ecl.stepping import TICKS_MAX, Batch, Correlation, Instance
-from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
+from headrace.lang.ecl.engine import Event, Status, holds
+from headrace.lang.ecl.registers import LoopValues, Memory, Values
+from headrace.lang.ecl.stepping import MEMO_MAX, TICKS_MAX, Batch, Facts, Instance, Machine, Transition
+from headrace.lang.ecl.table import Table, TableState, classify, earliest, start_state, status_of
 
-MEMO_MAX = 20_000
-"""Entries of each kind that a table remembers: events may have any number of types."""
 CONDITIONS_MAX = 4
 """Conditions over registers whose answers are all tried, to find the events whose step does not depend on them."""
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
-Facts = Sequence["str | None"]
 _TRUTHS = {"t": True, "true": True, "f": False, "false": False}
-_Transition = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...], int, int, bool]
-"""(units afterwards, tokens, labels recorded, timers and loops started, timers that run afterwards, whether anything changes)"""
 _Place = tuple[tuple[int, ...], tuple[str | None, ...]]
 """The state of a machine, and the facts of an event without its fields."""
 
@@ -43,18 +37,6 @@ class _ClassifiedEvent:
     facts: Facts
     time: int
     fields: Sequence[Value | None] | None = None
-
-
-@dataclass(slots=True)
-class Machine:
-    """One running machine of a key. `memory` is None while it was not needed since the instance was loaded."""
-
-    units: tuple[int, ...]
-    deadlines: tuple[int | None, ...]
-    memory: Memory | None
-    evidence: list[int] = field(default_factory=list)
-    evidence_total: int = 0
-    deadline: int | None = None
 
 
 class _StoredMachine(msgspec.Struct, array_like=True):
@@ -73,28 +55,23 @@ class _Key:
     machines: list[Machine]
 
 
-class RegisterBatch:
+class RegisterBatch(Batch):
     """The events of one batch and the machines of their keys."""
 
     def __init__(self, table: Table, evidence_max: int, forgets: bool = False, *, ticks_left: int = TICKS_MAX) -> None:
+        super().__init__(table, evidence_max, forgets, ticks_left=ticks_left)
         assert table.program is not None and table.registers is not None
-        self._table = table
         self._program = table.program
         self._each = table.registers.each
-        self._evidence_max = evidence_max
-        self._forgets = forgets
         self._dynamic = list(table.program.dynamic.items())
         self._codec = MachineCodec(table)
         self._decoders = [_DECODERS[field.type] for field in table.program.fields]
         self._facts_static = 1 + len(table.program.static)
         self._empty = table.program.empty
-        self.ticks_left = ticks_left
-        self.outputs: list[Correlation] = []
         self._keys: dict[str, _Key] = {}
         memo = table.memo
         self._symbols_by_facts: dict[tuple[str | None, ...], tuple[tuple[int, ...], ...]] = memo.setdefault("by facts", {})
         self._symbols: dict[tuple[object, ...], tuple[int, ...]] = memo.setdefault("symbols", {})
-        self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], _Transition] = memo.setdefault("transitions", {})
         self._known_steps: dict[_Place, tuple[tuple[int, ...], bool] | None] = memo.setdefault("known steps", {})
 
     def load(self, instances: Iterable[Instance]) -> None:
@@ -115,7 +92,7 @@ class RegisterBatch:
         """One event, after the timers due by its time. False: too many of those for one batch, and the event is not processed."""
         assert facts is not None
         state = self._key(key, time)
-        if self._table.timers and not self._fire(state, time):
+        if self._table.timers and not self._fire_all(state, time):
             return False
         state.instance.seen_at = time
         static = tuple(facts[: self._facts_static])
@@ -177,7 +154,7 @@ class RegisterBatch:
             self._symbols_by_facts[static] = tuple(found)
         return tuple(found)
 
-    def _transition(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> _Transition:
+    def _transition(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> Transition:
         return self._transitions.get((units, input_)) or self._compute(units, input_)
 
     def units_of(self, key: str, time: int) -> tuple[int, ...]:
@@ -213,7 +190,7 @@ class RegisterBatch:
 
     def tick(self, key: str, until: int) -> bool:
         """Fires the timers of a key that are due by a time. False: there are more than one batch may fire."""
-        return self._fire(self._keys[key], until)
+        return self._fire_all(self._keys[key], until)
 
     def _fresh(self, time: int) -> Machine:
         start = start_state(self._table, time)
@@ -253,7 +230,7 @@ class RegisterBatch:
             if transition[5]:
                 machine.evidence.append(position)
                 machine.evidence_total += 1
-                place = self._apply(state, machine, transition, position, event.time, event, place)
+                place = self._move(state, machine, transition, position, event.time, event, place)
         self._drop_completed(state)
 
     def _classify(self, state: _Key, machine: Machine, event: _ClassifiedEvent) -> tuple[int, ...]:
@@ -268,7 +245,7 @@ class RegisterBatch:
                 self._symbols[key] = known
         return known
 
-    def _fire(self, state: _Key, until: int) -> bool:
+    def _fire_all(self, state: _Key, until: int) -> bool:
         """Deadline by deadline; each firing happens at its deadline, the oldest machine first."""
         while (
             now := min((m.deadline for m in state.machines if m.deadline is not None), default=None)
@@ -282,7 +259,7 @@ class RegisterBatch:
                 self.ticks_left -= 1
                 due = sum(1 << timer for timer, deadline in enumerate(machine.deadlines) if deadline == now)
                 transition = self._transition(machine.units, due)
-                place = self._apply(state, machine, transition, None, now, None, place)
+                place = self._move(state, machine, transition, None, now, None, place)
             self._drop_completed(state)
         return True
 
@@ -291,50 +268,25 @@ class RegisterBatch:
         if self._each:
             state.machines = [m for m in state.machines if status_of(self._table, TableState(m.units)) is Status.WAITING]
 
-    def _compute(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> _Transition:
-        """The transition on the symbols of an event, or on the mask of the timers that are due."""
-        table = self._table
-        symbols, due = (None, input_) if isinstance(input_, int) else (input_, 0)
-        after, numbers, started = step_units(table.units, table.actions, units, symbols, due)
-        is_change = after != units or bool(numbers) or started != 0
-        recorded = tuple(table.recorded(numbers))
-        transition = (after, table.pushed(numbers), recorded, started, live_timers(table.units, after), is_change)
-        if len(self._transitions) < MEMO_MAX:
-            self._transitions[units, input_] = transition
-        return transition
-
-    def _apply(
+    def _move(
         self,
         state: _Key,
         machine: Machine,
-        transition: _Transition,
+        transition: Transition,
         position: int | None,
         now: int,
         event: _ClassifiedEvent | None,
         place: int,
     ) -> int:
-        """The machine after a transition. Returns the place of its last output."""
-        machine.units, tokens, recorded, started, running, _ = transition
-        state.instance.is_changed = True
-        if machine.deadlines:
-            machine.deadlines = next_deadlines(self._table, machine.deadlines, running, started, now)
-            machine.deadline = earliest(machine.deadlines)
-        if len(machine.evidence) > self._evidence_max:
-            del machine.evidence[: len(machine.evidence) - self._evidence_max]
+        """The machine after a transition, with what it keeps. Returns the place of its last output."""
+        _, tokens, recorded, started, _, _ = transition
         if recorded:
             fields = None if event is None else self._fields(event)
             machine.memory = self._program.record(self._memory(state, machine), recorded, fields, now)
-        if tokens:
-            values = self._codec.encode_values(self._memory(state, machine))
-            evidence, total = tuple(machine.evidence), machine.evidence_total
-            key = state.instance.key
-            self.outputs += [
-                Correlation(key, position, now, token, place + n, evidence, total, values) for n, token in enumerate(tokens, 1)
-            ]
+        values = self._codec.encode_values(self._memory(state, machine)) if tokens else None
+        self._apply(state.instance, machine, transition, position, now, place, values)
         if started and (cleared := self._table.cleared(started)):
             machine.memory = self._program.clear(self._memory(state, machine), cleared)
-        if machine.units == self._table.start_units:
-            machine.evidence, machine.evidence_total = [], 0
         return place + len(tokens)
 
     def _stored(self, key: _Key) -> Instance:
@@ -359,19 +311,6 @@ def read_machines(table: Table, instance: Instance) -> list[Machine]:
         if machine.memory is None:
             machine.memory = codec.decode_memory(instance.memory)
     return machines
-
-
-def facts_of(program: RegisterProgram, event: Event) -> list[str | None]:
-    """The facts of an event, as a database or Spark would extract them."""
-    truths = [evaluate_condition(text, event.subject) for text in program.static]
-    fields = [_encode_fact(value) for value in program.read_fields(event.subject)]
-    return [event.type, *(None if truth is None else str(truth).lower() for truth in truths), *fields]
-
-
-def _encode_fact(value: Value | None) -> str | None:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _look_up(text: str, subject: object) -> bool | None:

@@ -394,10 +394,10 @@ def make_registers(pattern: t.Pattern) -> Registers | None:
     counts: list[tuple[int, int]] = []
     for node in t.walk(expr):
         match node:
-            case t.Labelled(_, label):
+            case t.Match(_, str() as label):
                 matches.append(label)
             case t.Chain(steps):
-                matches += [step.label for step in steps if isinstance(step, t.Labelled)]
+                matches += [step.label for step in steps if step.label is not None]
             case t.Count(times, duration_us):
                 counts.append((times, duration_us))
             case t.Bounded(label=str() as label):
@@ -441,7 +441,7 @@ def start_predicate(expr: t.Expr) -> t.Predicate:
 
 def _first(expr: t.Expr) -> list[t.Predicate]:
     match expr:
-        case t.Match(predicate) | t.Labelled(predicate) | t.Count(predicate=predicate):
+        case t.Match(predicate) | t.Count(predicate=predicate):
             return [predicate]
         case t.Chain(steps):
             return [steps[0].predicate]

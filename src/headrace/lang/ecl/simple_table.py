@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from headrace.lang.ecl.alphabet import Decision, leaves
 from headrace.lang.ecl.network import Flat, step_units
 from headrace.lang.ecl.table import Table
 
@@ -107,41 +106,6 @@ class ProductAutomaton:
                 marks.append(_mark(number, numbers[after], action))
         tokens = tuple(tuple(table.tokens[token] for token in pushed) for pushed in actions)
         return cls(SimpleTable.from_cells(width, following, marks, tokens), tuple(states))
-
-
-def types_that_matter(table: Table) -> tuple[str, ...] | None:
-    """The event types that can change an instance; None if any type can, or if the passing of time alone does."""
-    idle = _idle_symbols(table)
-    if idle is None or not _is_idle(table, [alphabet.other for alphabet in table.alphabets], idle):
-        return None
-    named = sorted({name for alphabet in table.alphabets for name in alphabet.types})
-    return tuple(
-        name
-        for name in named
-        if not _is_idle(table, [alphabet.types.get(name, alphabet.other) for alphabet in table.alphabets], idle)
-    )
-
-
-def _idle_symbols(table: Table) -> frozenset[int] | None:
-    """The symbols that change nothing in any state, numbered as in ProductAutomaton; None if that is not known."""
-    if table.timers or (table.registers is not None and table.registers.each):
-        return None
-    if table.registers is None:
-        multiplied = ProductAutomaton.of(table)
-        return None if multiplied is None else frozenset(multiplied.simple.idle)
-    if len(table.units) > 1 or not isinstance(unit := table.units[0], Flat):
-        return None
-    marks = [_mark(cell // unit.symbols, unit.next[cell], unit.action[cell]) for cell in range(len(unit.next))]
-    return frozenset(symbol for symbol in range(unit.symbols) if not any(marks[symbol :: unit.symbols]))
-
-
-def _is_idle(table: Table, decisions: Sequence[Decision], idle: frozenset[int]) -> bool:
-    """Whether an event with any of these symbols in each alphabet changes nothing."""
-    numbers, radix = {0}, 1
-    for alphabet, decision in zip(table.alphabets, decisions, strict=True):
-        numbers = {number + radix * symbol for number in numbers for symbol in leaves(decision)}
-        radix *= alphabet.size
-    return numbers <= idle
 
 
 def _mark(state: int, following: int, action: int) -> int:

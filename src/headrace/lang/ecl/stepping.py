@@ -6,19 +6,34 @@ transaction without end: the rest is due in the next batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.lang.ecl.network import live_timers, step_units
+from headrace.lang.ecl.registers import Memory
 from headrace.lang.ecl.table import Table, TableState, earliest, next_deadlines, start_state
 
 TICKS_MAX = 20_000
-TRANSITIONS_MAX = 100_000
-"""Transitions that a batch remembers; the nodes of a large pattern could make more."""
+MEMO_MAX = 20_000
+"""Entries of each kind that a table remembers: the nodes of a large pattern make many transitions, and events may have any number of
+types."""
 
-_Transition = tuple[tuple[int, ...], tuple[str, ...], int, int, bool]
-"""(units afterwards, tokens, timers started, timers that run afterwards, whether anything changes)"""
+Facts = Sequence["str | None"]
+Transition = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...], int, int, bool]
+"""(units afterwards, tokens, labels recorded, timers and loops started, timers that run afterwards, whether anything changes)"""
+
+
+@dataclass(slots=True)
+class Machine:
+    """One running machine of a key. `memory` is None while it was not needed since the instance was loaded."""
+
+    units: tuple[int, ...]
+    deadlines: tuple[int | None, ...]
+    memory: Memory | None
+    evidence: list[int] = field(default_factory=list)
+    evidence_total: int = 0
+    deadline: int | None = None
 
 
 @dataclass(slots=True)
@@ -73,7 +88,9 @@ class Batch:
         self.ticks_left = ticks_left
         self.outputs: list[Correlation] = []
         self._instances: dict[str, Instance] = {}
-        self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], _Transition] = {}
+        self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], Transition] = table.memo.setdefault(
+            "transitions", {}
+        )
 
     def load(self, instances: Iterable[Instance]) -> None:
         """Takes over the stored instances. A key without one starts at its first event."""
@@ -89,7 +106,7 @@ class Batch:
         """The instances to write back."""
         return [instance for instance in self._instances.values() if instance.is_changed]
 
-    def step(self, key: str, position: int, symbols: tuple[int, ...], time: int, facts: object = None) -> bool:
+    def step(self, key: str, position: int, symbols: tuple[int, ...], time: int, facts: Facts | None = None) -> bool:
         """One event, after the timers due by its time. False: too many of those for one batch, and the event is not processed."""
         instance = self._instances.get(key)
         if instance is None:
@@ -100,10 +117,10 @@ class Batch:
             return False
         transition = self._transitions.get((instance.units, symbols)) or self._compute(instance.units, symbols)
         instance.seen_at = time
-        if transition[4]:
+        if transition[5]:
             instance.evidence.append(position)
             instance.evidence_total += 1
-            self._apply(instance, transition, position, time)
+            self._apply(instance, instance, transition, position, time)
         elif self._forgets:
             instance.is_changed = True
         return True
@@ -120,33 +137,44 @@ class Batch:
             self.ticks_left -= 1
             due = sum(1 << timer for timer, deadline in enumerate(instance.deadlines) if deadline == now)
             transition = self._transitions.get((instance.units, due)) or self._compute(instance.units, due)
-            self._apply(instance, transition, None, now)
+            self._apply(instance, instance, transition, None, now)
         return True
 
-    def _compute(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> _Transition:
+    def _compute(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> Transition:
         """The transition on the symbols of an event, or on the mask of the timers that are due."""
         table = self._table
         symbols, due = (None, input_) if isinstance(input_, int) else (input_, 0)
-        after, pushed, started = step_units(table.units, table.actions, units, symbols, due)
-        tokens = tuple(table.tokens[token] for token in pushed)
-        is_change = after != units or bool(pushed) or started != 0
-        transition = (after, tokens, started, live_timers(table.units, after), is_change)
-        if len(self._transitions) < TRANSITIONS_MAX:
+        after, numbers, started = step_units(table.units, table.actions, units, symbols, due)
+        is_change = after != units or bool(numbers) or started != 0
+        recorded = tuple(table.recorded(numbers))
+        transition = (after, table.pushed(numbers), recorded, started, live_timers(table.units, after), is_change)
+        if len(self._transitions) < MEMO_MAX:
             self._transitions[units, input_] = transition
         return transition
 
-    def _apply(self, instance: Instance, transition: _Transition, position: int | None, now: int) -> None:
-        instance.units, tokens, started, running, _ = transition
+    def _apply(
+        self,
+        instance: Instance,
+        machine: Instance | Machine,
+        transition: Transition,
+        position: int | None,
+        now: int,
+        place: int = 0,
+        values: str | None = None,
+    ) -> None:
+        """The machine of an instance after a transition. `place` is that of the last output before, `values` what the registers hold."""
+        machine.units, tokens, _, started, running, _ = transition
         instance.is_changed = True
-        if instance.deadlines:
-            instance.deadlines = next_deadlines(self._table, instance.deadlines, running, started, now)
-            instance.deadline = earliest(instance.deadlines)
-        if len(instance.evidence) > self._evidence_max:
-            del instance.evidence[: len(instance.evidence) - self._evidence_max]
+        if machine.deadlines:
+            machine.deadlines = next_deadlines(self._table, machine.deadlines, running, started, now)
+            machine.deadline = earliest(machine.deadlines)
+        if len(machine.evidence) > self._evidence_max:
+            del machine.evidence[: len(machine.evidence) - self._evidence_max]
         if tokens:
-            evidence, total = tuple(instance.evidence), instance.evidence_total
+            evidence, total = tuple(machine.evidence), machine.evidence_total
             self.outputs += [
-                Correlation(instance.key, position, now, token, place, evidence, total) for place, token in enumerate(tokens, 1)
+                Correlation(instance.key, position, now, token, number, evidence, total, values)
+                for number, token in enumerate(tokens, place + 1)
             ]
-        if instance.units == self._table.start_units:
-            instance.evidence, instance.evidence_total = [], 0
+        if machine.units == self._table.start_units:
+            machine.evidence, machine.evidence_total = [], 0

@@ -5,7 +5,6 @@ tables; `run_step` is pure."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -133,11 +132,6 @@ def from_json(data: bytes | str) -> Table:
         raise TableError(f"not a compiled table of version 1: {error}; compile the pattern again") from error
 
 
-def table_hash(table: Table) -> str:
-    """Names a table: equal for the same pattern, whatever its layout in the text."""
-    return hashlib.sha256(to_json(table)).hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class TableState:
     """One integer per unit, one deadline per timer (µs; None: it does not run), and the registers."""
@@ -197,19 +191,6 @@ def status_of(table: Table, state: TableState) -> Status:
     unit, value = table.units[-1], state.units[-1]
     succeeded, failed = (unit.states, unit.states + 1) if isinstance(unit, Flat) else (SUCCEEDED, FAILED)
     return {succeeded: Status.SUCCESS, failed: Status.FAILURE}.get(value, Status.WAITING)
-
-
-def is_start(table: Table, state: TableState) -> bool:
-    """Whether the instance is in its start state, whatever its deadlines: evidence begins anew from here."""
-    return state.units == table.start_units
-
-
-def changes(table: Table, state: TableState, symbols: Symbols) -> bool:
-    """Whether an event of these symbols changes the state, starts a timer or makes an output.
-
-    The positions of such events since `is_start` last held are the evidence of an output."""
-    after, tokens, started = step_units(table.units, table.actions, state.units, symbols, 0)
-    return after != state.units or bool(tokens) or started != 0
 
 
 def _take(

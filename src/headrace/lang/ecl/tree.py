@@ -63,22 +63,17 @@ Predicate = Literal | EventType | Condition | Named | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class Match(Part):
-    predicate: Predicate
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled(Part):
-    """A predicate whose matching event is kept: its captures can be read as `label.capture`."""
+    """With a label, the matching event is kept: its captures can be read as `label.capture`."""
 
     predicate: Predicate
-    label: str
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Chain(Part):
     """Events that follow one another directly: `a, next b, next c`. Each is a predicate, perhaps with a label."""
 
-    steps: tuple[Match | Labelled, ...]
+    steps: tuple[Match, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +176,7 @@ class Within(Part):
 
 
 Expr = (
-    Match | Labelled | Chain | Count | Accumulate | Select | SelectStar | Sequential | Parallel | Unless | Fail | Push
+    Match | Chain | Count | Accumulate | Select | SelectStar | Sequential | Parallel | Unless | Fail | Push
     | Repeat | Persist | Loop | Modes | After | Within
 )  # fmt: skip
 
@@ -279,10 +274,8 @@ def print_pattern(pattern: Pattern) -> str:
 
 def print_expr(expr: Expr) -> str:
     match expr:
-        case Match(predicate):
-            return print_predicate(predicate)
-        case Labelled(predicate, label):
-            return f"{print_predicate(predicate)} as {label}"
+        case Match(predicate, label):
+            return print_predicate(predicate) + ("" if label is None else f" as {label}")
         case Chain(steps):
             return ", next ".join(map(print_expr, steps))
         case Count(times, duration_us, predicate):

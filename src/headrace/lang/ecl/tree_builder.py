@@ -33,7 +33,7 @@ _NAMES_TAKEN = frozenset({"object", "headers", "type", "key", "emitted_at", "tru
 class _Next:
     """A step that must follow the one before it directly."""
 
-    step: t.Match | t.Labelled
+    step: t.Match
     token: Token
 
 
@@ -153,13 +153,11 @@ class Builder:
             case "match":
                 return t.Match(cast(t.Predicate, parts[0]))
             case "labelled":
-                return t.Labelled(cast(t.Predicate, parts[0]), tokens[-1].lower())
+                return t.Match(cast(t.Predicate, parts[0]), tokens[-1].lower())
             case "as_label":
                 return tokens[-1].lower()
             case "next":
-                return _Next(
-                    _step(cast(t.Predicate, parts[0]), cast("str | None", parts[1] if len(parts) == 2 else None)), tokens[0]
-                )
+                return _Next(t.Match(*cast("tuple[t.Predicate, str]", parts)), tokens[0])
             case "count":
                 return self._count(tokens, cast(t.Predicate, parts[0]))
             case "exprs":
@@ -218,11 +216,11 @@ class Builder:
                 continue
             before = steps.pop() if steps else None
             chain = before.steps if isinstance(before, t.Chain) else (before,)
-            if not all(isinstance(step, t.Match | t.Labelled) for step in chain):
+            if not all(isinstance(step, t.Match) for step in chain):
                 raise self._error(part.token, "`next` needs a predicate before it", hint="such as sequential {a, next b}")
             if len(chain) >= self._limits.chain_length_max:
                 raise self._error(part.token, f"more than {self._limits.chain_length_max} events in a row")
-            steps.append(t.Chain((*cast("tuple[t.Match | t.Labelled, ...]", chain), part.step)))
+            steps.append(t.Chain((*cast("tuple[t.Match, ...]", chain), part.step)))
         for step in steps:
             if isinstance(step, t.Chain):
                 self._check_chain(step)
@@ -230,7 +228,7 @@ class Builder:
 
     def _check_chain(self, chain: t.Chain) -> None:
         """A label of a chain holds the latest event that could be its step, so only the step right after it may read it."""
-        labels = [step.label if isinstance(step, t.Labelled) else None for step in chain.steps]
+        labels = [step.label for step in chain.steps]
         for number, step in enumerate(chain.steps):
             read = {
                 label
@@ -314,7 +312,3 @@ class Builder:
 
 def _label_of(tree: Tree[Token]) -> str:
     return cast(Token, tree.children[-1]).lower()
-
-
-def _step(predicate: t.Predicate, label: str | None) -> t.Match | t.Labelled:
-    return t.Match(predicate) if label is None else t.Labelled(predicate, label)

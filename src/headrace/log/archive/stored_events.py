@@ -144,7 +144,7 @@ def _log_first(conn: Connection, span: StoredRange) -> int:
 def _read_log(conn: Connection, span: StoredRange, rows: RowFilter, first: int, limit: int) -> list[StoredEvent]:
     filters = {"types": None if rows.types is None else list(rows.types), "keys": None if rows.keys is None else list(rows.keys)}
     parameters = {"topic_id": span.topic_id, "first": first, "until": span.until, "limit": limit, **filters}
-    return fetch_rows(conn, StoredEvent, query("log/archive/events"), parameters)
+    return fetch_rows(conn, StoredEvent, query("log/archive/events").format(direction="asc"), parameters)
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,7 @@
+-- name: appended_at
+-- Selects the log's time of the event at a position.
+select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;
+
 -- name: arrow_rows
 -- Selects a range of a topic's positions, filtered, with the wanted columns. The condition is printed from our own tree. Constants stand in
 -- the text because only a statement without parameters uses binary COPY; a filter that is null folds away.

@@ -11,7 +11,7 @@ its connection is made good when the listener connects again, and by a poll ever
 transactions, which cannot notify, it polls ten times a second instead of sleeping.
 
 How it gathers: a step costs about the same for one event as for ten. So the next one begins when the events of a consumer may have
-waited for a share of its latency (`latency_ms`), and at once after a quiet moment. See docs/adr/0092.
+waited for a share of its latency (`latency_ms`), and at once after a quiet moment. See docs/adr/0093.
 
 What it hands over: the events of a step go to consumers of the same node that are caught up, which need not read them again.
 

@@ -62,13 +62,19 @@ def check_server(conn: Connection) -> Iterator[Finding]:
         else:
             yield name, "ok", getattr(facts, name)
     yield _clock(facts.clock_s - local_s, facts.clock_shift)
-    in_use = f"{facts.connections} of {facts.connections_max} in use"
-    if facts.connections < CONNECTIONS_MAX * facts.connections_max:
-        yield "connections", "ok", in_use
-    else:
-        yield "connections", "warning", in_use, "raise max_connections, or lower the consumers' concurrency"
-    yield _notifications(facts.notifications)
-    yield _locks(facts.locks, facts.locks_max)
+    fill, in_use = facts.connections / facts.connections_max, f"{facts.connections} of {facts.connections_max} in use"
+    advice = "raise max_connections, or lower the consumers' concurrency"
+    yield _fill("connections", fill < CONNECTIONS_MAX, in_use, advice)
+    message = f"{facts.notifications:.0%} of the notification queue in use"
+    advice = "end the session that listens in an open transaction (pg_stat_activity, oldest xact_start); until then nodes poll"
+    yield _fill("notifications", facts.notifications < NOTIFICATIONS_MAX, message, advice)
+    message = f"{facts.locks} of {facts.locks_max} places in the lock table in use"
+    advice = "end the session that holds most of pg_locks, or raise max_locks_per_transaction: publishing fails in a full table"
+    yield _fill("locks", facts.locks < LOCKS_MAX * facts.locks_max, message, advice)
+
+
+def _fill(check: str, is_low: bool, message: str, advice: str) -> Finding:
+    return (check, "ok", message) if is_low else (check, "warning", message, advice)
 
 
 def _version(major: int, version: str) -> Finding:
@@ -78,22 +84,6 @@ def _version(major: int, version: str) -> Finding:
     if major < VERSIONS[0]:
         return "version", "problem", f"PostgreSQL {version} is too old", f"upgrade it; headrace runs on {known}"
     return "version", "warning", f"PostgreSQL {version} has not been tested", f"tested versions: {known}"
-
-
-def _notifications(fill: float) -> Finding:
-    message = f"{fill:.0%} of the notification queue in use"
-    if fill < NOTIFICATIONS_MAX:
-        return "notifications", "ok", message
-    advice = "end the session that listens in an open transaction (pg_stat_activity, oldest xact_start); until then nodes poll"
-    return "notifications", "warning", message, advice
-
-
-def _locks(locks: int, locks_max: int) -> Finding:
-    message = f"{locks} of {locks_max} places in the lock table in use"
-    if locks < LOCKS_MAX * locks_max:
-        return "locks", "ok", message
-    advice = "end the session that holds most of pg_locks, or raise max_locks_per_transaction: publishing fails in a full table"
-    return "locks", "warning", message, advice
 
 
 def _clock(skew_s: float, shift: str | None) -> Finding:

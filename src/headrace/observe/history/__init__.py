@@ -281,7 +281,9 @@ def action_overview(conn: Connection, action_id: UUID, *, namespace: str | None 
         if not (queued or results):
             raise UnknownAction(f"there is no action {action_id}: it is not in the queue, and results are kept for 30 days")
         name = (queued.action if queued else results[-1].action) or ""
-        dead_letter = _dead_letter(conn, action_id, namespace) if results and results[-1].outcome == "dead" else None
+        is_dead = bool(results) and results[-1].outcome == "dead"
+        letters = list_dead_letters(conn, action_ids=[action_id], limit=None, namespace=namespace) if is_dead else []
+        dead_letter = letters[-1] if letters else None
         cause = _cause(conn, action_id, queued, dead_letter, results[-1] if results else None, namespace)
     return ActionOverview(
         action_id=action_id,
@@ -292,11 +294,6 @@ def action_overview(conn: Connection, action_id: UUID, *, namespace: str | None 
         results=tuple(results),
         dead_letter=dead_letter,
     )
-
-
-def _dead_letter(conn: Connection, action_id: UUID, namespace: str | None) -> DeadLetter | None:
-    letters = list_dead_letters(conn, action_ids=[action_id], limit=None, namespace=namespace)
-    return letters[-1] if letters else None
 
 
 def _cause(

@@ -18,7 +18,7 @@ from headrace.core import DURATION_BUCKETS_S, DurationHistogram
 from headrace.observe.metrics.families import FAMILIES, Family, Sample, limit_series, metric_family
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
+    from opentelemetry.metrics import CallbackOptions, Histogram, Observation
 
 COLLECT_S = 10.0
 Collection = tuple[Mapping[str, list[Sample]], Mapping[tuple[str, ...], DurationHistogram]]
@@ -83,21 +83,16 @@ def _register() -> Histogram:
         from opentelemetry.metrics import get_meter
 
         meter = get_meter("headrace")
-        _durations = _create_histogram(meter, metric_family("headrace_handler_duration_seconds"))
+        duration = metric_family("headrace_handler_duration_seconds")
+        _durations = meter.create_histogram(
+            duration.name, unit="s", description=duration.help, explicit_bucket_boundaries_advisory=DURATION_BUCKETS_S
+        )
         for family in FAMILIES:
             if family.kind == "counter":
                 meter.create_observable_counter(family.name, [_observe(family)], description=family.help)
             elif family.kind == "gauge":
                 meter.create_observable_gauge(family.name, [_observe(family)], description=family.help)
     return _durations
-
-
-def _create_histogram(meter: Meter, family: Family) -> Histogram:
-    create = partial(meter.create_histogram, family.name, unit="s", description=family.help)
-    try:
-        return create(explicit_bucket_boundaries_advisory=DURATION_BUCKETS_S)
-    except TypeError:
-        return create()  # Before 1.30 the buckets are those of the application's views.
 
 
 def _observe(family: Family) -> Callable[[CallbackOptions], Iterable[Observation]]:

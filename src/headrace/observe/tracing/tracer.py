@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
 from opentelemetry.context import Context, attach, detach
-from opentelemetry.metrics import get_meter
+from opentelemetry.metrics import Counter, Histogram, get_meter
 from opentelemetry.trace import (
     Link,
     Span,
@@ -41,6 +41,7 @@ from headrace.observe.tracing.context import (
     read_trace_context,
 )
 
+OperationType: TypeAlias = Literal["send", "receive", "process"]
 OPERATION_TYPE = "messaging.operation.type"
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """The conventions advise these."""
@@ -51,42 +52,39 @@ class MessagingInstruments:
 
     def __init__(self) -> None:
         meter = get_meter("headrace")
-        self._operation_duration = meter.create_histogram(
+        operation_duration = meter.create_histogram(
             "messaging.client.operation.duration",
             unit="s",
             description="Time that publishing events, sending an action or reading the log took.",
             explicit_bucket_boundaries_advisory=BUCKETS_S,
         )
-        self._sent_messages = meter.create_counter(
+        sent = meter.create_counter(
             "messaging.client.sent.messages", unit="{message}", description="Events published and actions sent."
         )
-        self._consumed_messages = meter.create_counter(
+        consumed = meter.create_counter(
             "messaging.client.consumed.messages",
             unit="{message}",
             description="Events and actions delivered to handlers, and events read from the log.",
         )
-        self._process_duration = meter.create_histogram(
+        process_duration = meter.create_histogram(
             "messaging.process.duration",
             unit="s",
             description="Time that a handler took for an event, a batch or an action.",
             explicit_bucket_boundaries_advisory=BUCKETS_S,
         )
 
-    def record_sent(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """Records an operation of a publisher."""
-        self._operation_duration.record(duration_s, attributes)
-        # Only the histogram has the type among its attributes.
-        self._sent_messages.add(messages, {name: attributes[name] for name in attributes if name != OPERATION_TYPE})
+        self._by_operation: Mapping[OperationType, tuple[Histogram, Counter]] = {
+            "send": (operation_duration, sent),
+            "receive": (operation_duration, consumed),
+            "process": (process_duration, consumed),
+        }
 
-    def record_received(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """Records a read of the log."""
-        self._operation_duration.record(duration_s, {**attributes, OPERATION_TYPE: "receive"})
-        self._consumed_messages.add(messages, attributes)
-
-    def record_processed(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """Records a call of handlers."""
-        self._process_duration.record(duration_s, attributes)
-        self._consumed_messages.add(messages, attributes)
+    def record(self, operation: OperationType, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
+        histogram, counter = self._by_operation[operation]
+        # Only the first histogram has the type among its attributes.
+        typed = attributes if operation == "process" else {**attributes, OPERATION_TYPE: operation}
+        histogram.record(duration_s, typed)
+        counter.add(messages, attributes)
 
 
 @cache
@@ -141,7 +139,10 @@ class MessageTracer:
         is_created = len(own) < len(batch)
         with self._sending("publish", topic, attributes, own=own, messages=len(batch), is_created=is_created):
             yield TracedEvents(
-                event if context else self._event_with_context(event) for event, context in zip(batch, contexts, strict=True)
+                msgspec.structs.replace(event, headers=self._with_context(event.headers, None))
+                if context is None and isinstance(event.headers, Mapping)
+                else event
+                for event, context in zip(batch, contexts, strict=True)
             )
 
     @contextmanager
@@ -176,35 +177,36 @@ class MessageTracer:
         started, started_ns = time.perf_counter(), time.time_ns()
         names = {"messaging.system": "headrace", "messaging.operation.name": "receive", "messaging.destination.name": topic}
         attributes: Attributes = {**names, OPERATION_TYPE: "receive"}
+        events: list[LoggedEvent] = []
+        failure: Exception | None = None
         try:
             events = read()
+            return events
         except Exception as error:
-            span = self._tracer.start_span(f"receive {topic}", kind=SpanKind.CLIENT, attributes=attributes, start_time=started_ns)
-            names["error.type"] = mark_error(span, error)
-            span.end()
-            self._instruments.record_received(time.perf_counter() - started, 0, names)
+            failure = error
             raise
-        if events:
+        finally:
             # The span starts afterwards: only then it is known whether there is one, and links to what.
-            span = self._tracer.start_span(
-                f"receive {topic}",
-                kind=SpanKind.CLIENT,
-                attributes={**attributes, "messaging.batch.message_count": len(events)},
-                links=self._links(events, is_batch=True),
-                start_time=started_ns,
-            )
-            span.end()
-            self._instruments.record_received(time.perf_counter() - started, len(events), names)
-        return events
+            if events or failure:
+                attributes |= {"messaging.batch.message_count": len(events)} if events else {}
+                links = self._links(events, is_batch=True)
+                span = self._tracer.start_span(
+                    f"receive {topic}", kind=SpanKind.CLIENT, attributes=attributes, links=links, start_time=started_ns
+                )
+                if failure:
+                    names["error.type"] = mark_error(span, failure)
+                span.end()
+                self._instruments.record("receive", time.perf_counter() - started, len(events), names)
 
     def _links(self, messages: Sequence[Message], *, is_batch: bool) -> list[Link]:
         """Links to the creation of the first messages, and to what led to it."""
-        return [
-            Link(span_context, {"messaging.message.id": str(message.id)} if is_batch else None)
-            for message in messages[:LINKS_MAX]
-            if (context := read_trace_context(message.headers))
-            for span_context in self._span_contexts(context)
-        ]
+        links = []
+        for message in messages[:LINKS_MAX]:
+            if context := read_trace_context(message.headers):
+                attributes = {"messaging.message.id": str(message.id)} if is_batch else None
+                others = [TraceContext(link) for link in context.links if link != context.traceparent]
+                links += [Link(self._span_context(origin), attributes) for origin in (context, *others)]
+        return links
 
     @contextmanager
     def _sending(
@@ -218,11 +220,7 @@ class MessageTracer:
         is_created: bool,
     ) -> Iterator[None]:
         """A span around the sending of messages, some of which have a context of their own; with its metrics."""
-        names = {
-            "messaging.system": "headrace",
-            "messaging.operation.name": operation,
-            OPERATION_TYPE: "send",
-        }
+        names = {"messaging.system": "headrace", "messaging.operation.name": operation}
         if destination is not None:
             names["messaging.destination.name"] = destination
         started = time.perf_counter()
@@ -230,7 +228,7 @@ class MessageTracer:
             operation if destination is None else f"{operation} {destination}",
             # Without a message that it creates, the span is not the one that consumers link to.
             kind=SpanKind.PRODUCER if is_created else SpanKind.CLIENT,
-            attributes={**names, **attributes},
+            attributes={**names, OPERATION_TYPE: "send", **attributes},
             links=[Link(self._span_context(context)) for context in own[:LINKS_MAX]],
             record_exception=False,
             set_status_on_exception=False,
@@ -241,7 +239,7 @@ class MessageTracer:
                 names["error.type"] = mark_error(span, error)
                 raise
             finally:
-                self._instruments.record_sent(time.perf_counter() - started, messages, names)
+                self._instruments.record("send", time.perf_counter() - started, messages, names)
 
     def _with_context(self, headers: Mapping[str, JSON], own: TraceContext | None) -> TracedHeaders:
         """The headers with the context of the current span, unless they have one of their own; a malformed one is dropped."""
@@ -256,11 +254,6 @@ class MessageTracer:
         self._propagator.inject(traced)
         return traced
 
-    def _event_with_context(self, event: Event) -> Event:
-        if not isinstance(event.headers, Mapping):
-            return event
-        return msgspec.structs.replace(event, headers=self._with_context(event.headers, None))
-
     def _extract(self, context: TraceContext) -> Context:
         carrier = {TRACEPARENT: context.traceparent}
         if context.tracestate is not None:
@@ -269,13 +262,6 @@ class MessageTracer:
 
     def _span_context(self, context: TraceContext) -> SpanContext:
         return get_current_span(self._extract(context)).get_span_context()
-
-    def _span_contexts(self, context: TraceContext) -> Iterator[SpanContext]:
-        """Where a message was created, then the other spans that led to it."""
-        yield self._span_context(context)
-        for link in context.links:
-            if link != context.traceparent:
-                yield self._span_context(TraceContext(link))
 
 
 class ProcessSpan:
@@ -297,7 +283,7 @@ class ProcessSpan:
         if error is not None and not isinstance(error, Discard):
             self._names["error.type"] = mark_error(self._span, error)
         self._span.end()
-        self._instruments.record_processed(time.perf_counter() - self._started, self._messages, self._names)
+        self._instruments.record("process", time.perf_counter() - self._started, self._messages, self._names)
 
 
 def mark_error(span: Span, error: BaseException) -> str:

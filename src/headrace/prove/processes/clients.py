@@ -337,12 +337,11 @@ def _send(config: ProcessConfig, history: History) -> None:
             conn.autocommit = True
             row = conn.execute("select extract(epoch from headrace.clock())::float8").fetchone()
             assert row is not None
+            statement = "select headrace.send_action(%s, p_id => %s, p_unique_key => %s, p_delay => make_interval(secs => %s))"
             for id_ in ids:
-                conn.execute(
-                    query("prove/send_action"), {"action": LATER, "id": id_, "unique_key": unique_key, "delay_s": DELAY_S}
-                )
+                conn.execute(statement, (LATER, id_, unique_key, DELAY_S))
             ended_at = now()
-            conn.execute(query("prove/send_action"), {"action": MEND, "id": mended, "unique_key": None, "delay_s": 0.0})
+            conn.execute(statement, (MEND, mended, None, 0.0))
             history.write(SentAction(at=ended_at, action=MEND, ids=(mended,)))
             if ended_at < row[0] + DELAY_S / 2:
                 history.write(SentAction(at=ended_at, action=LATER, ids=ids, not_before=row[0] + DELAY_S))

@@ -137,10 +137,6 @@ $$;
 -- True once the armed failpoint has been reached often enough.
 select h.is_called and h.last_value >= a.hit from headrace_prove.hits h cross join headrace_prove.armed a;
 
--- name: fill_expiring
--- Publishes old events of one day, in their order.
-select headrace.publish(%(topic)s, 'old', to_jsonb(n)) from generate_series(1, %(events)s::int) n;
-
 -- name: firings
 -- Selects the firings of rules, without the one whose data is erased.
 select v.rule, t.topic, f.position, f.event_id, f.action_id
@@ -265,10 +261,6 @@ from (
 cross join (
     select coalesce(sum(l.lag_events), 0) as lag from headrace.consumer_lag l where l.consumer = 'ledger'
 ) ledger;
-
--- name: send_action
--- Sends an action, with a delay and a unique key if they are not null.
-select headrace.send_action(%(action)s, p_id => %(id)s, p_unique_key => %(unique_key)s, p_delay => make_interval(secs => %(delay_s)s));
 
 -- name: set_pause
 -- Makes the handlers of an action slow.

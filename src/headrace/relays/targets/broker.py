@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, Self, TypeVar
 
-from headrace.relays.targets.options import Options
+from headrace.core import JSON
+from headrace.relays.targets.options import Option, Options, find_mistakes
 from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 Encoded = TypeVar("Encoded")
@@ -69,10 +70,14 @@ class HeaderEncoder(Generic[Encoded]):
 
 
 class BrokerTarget(ABC, Generic[Client]):
-    """A broker, for one relay on one node. Its client serves all partitions, and is opened again after it was dropped."""
+    """A broker, for one relay on one node. Its client serves all partitions, and is opened again after it was dropped.
 
+    The class itself is the kind of target."""
+
+    option_table: ClassVar[Mapping[str, Option]]
     errors: ClassVar[tuple[type[BaseException], ...]]
     """What the library raises where the broker cannot be reached or does not confirm, beside OSError and TimeoutError."""
+    needs_user_with_password: ClassVar[bool] = False
     refusals: ClassVar[tuple[type[BaseException], ...]] = (TargetRefused,)
     """Errors after which the client is kept: the broker has answered, and nothing is on its way."""
 
@@ -84,6 +89,18 @@ class BrokerTarget(ABC, Generic[Client]):
         self._client: Client | None = None
         self._opening = asyncio.Lock()
         """Held while it connects: deliveries of several partitions open it once."""
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, JSON]) -> list[str]:
+        mistakes = find_mistakes(cls.option_table, options)
+        has_user, has_password = (options.get(name) is not None for name in ("user", "password"))
+        if cls.needs_user_with_password and has_user != has_password:
+            mistakes.append("the options user and password are used together")
+        return mistakes
+
+    @classmethod
+    def open_target(cls, relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> Self:
+        return cls(relay_name, Options(cls.option_table, options), secrets)
 
     async def open(self) -> None:
         await self._open()
@@ -146,9 +163,23 @@ class BrokerTarget(ABC, Generic[Client]):
     def _forget(self) -> None:
         """Forgets what is only known while a client is open."""
 
-    @abstractmethod
     async def _connect(self) -> Client:
         """A connected client. What was opened is closed again if it fails."""
+        client = self._new_client()
+        try:
+            await self._start(client)
+        except BaseException:
+            await self._end(client)
+            raise
+        return client
+
+    def _new_client(self) -> Client:
+        """A client that is not connected yet. A target whose library connects at once overrides `_connect` instead."""
+        raise NotImplementedError
+
+    async def _start(self, client: Client) -> None:
+        """Connects a new client."""
+        raise NotImplementedError
 
     @abstractmethod
     async def _close(self, client: Client) -> None:

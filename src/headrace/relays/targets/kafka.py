@@ -14,9 +14,8 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 
-from headrace.core import JSON
 from headrace.relays.targets.broker import BrokerTarget, HeaderEncoder
-from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.options import TLS_OPTIONS, Option, fill_template, tls_context
 from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 OPTIONS: Final[Mapping[str, Option]] = {
@@ -36,30 +35,18 @@ batch is a round trip."""
 _HEADERS: Final = HeaderEncoder(lambda name, value: (name, value.encode()))
 
 
-def check_options(options: Mapping[str, JSON]) -> list[str]:
-    mistakes = find_mistakes(OPTIONS, options)
-    if (options.get("user") is None) != (options.get("password") is None):
-        mistakes.append("the options user and password are used together")
-    return mistakes
-
-
-def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> KafkaTarget:
-    return KafkaTarget(relay_name, Options(OPTIONS, options), secrets)
-
-
 class KafkaTarget(BrokerTarget[AIOKafkaProducer]):
     """One producer for all partitions of a relay."""
 
+    option_table = OPTIONS
+    needs_user_with_password = True
     errors = (KafkaError,)
 
-    async def _connect(self) -> AIOKafkaProducer:
-        producer = AIOKafkaProducer(**self._producer_arguments())
-        try:
-            await producer.start()
-        except BaseException:
-            await self._end(producer)
-            raise
-        return producer
+    def _new_client(self) -> AIOKafkaProducer:
+        return AIOKafkaProducer(**self._producer_arguments())
+
+    async def _start(self, client: AIOKafkaProducer) -> None:
+        await client.start()
 
     async def _close(self, client: AIOKafkaProducer) -> None:
         # Stopping flushes, which fails or takes long where the brokers cannot be reached.

@@ -37,7 +37,7 @@ from headrace.relays.targets.broker import (
     BrokerTarget,
     HeaderEncoder,
 )
-from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, tls_context
 from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 OPTIONS: Final[Mapping[str, Option]] = {
@@ -65,19 +65,6 @@ HEADER_OVERHEAD_BYTES: Final = 512
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
-def check_options(options: Mapping[str, JSON]) -> list[str]:
-    mistakes = find_mistakes(OPTIONS, options)
-    if options.get("password") is not None and options.get("token") is not None:
-        mistakes.append("only one of the options password and token can be used")
-    if (options.get("user") is None) != (options.get("password") is None):
-        mistakes.append("the options user and password are used together")
-    return mistakes
-
-
-def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> NatsTarget:
-    return NatsTarget(relay_name, Options(OPTIONS, options), secrets)
-
-
 @dataclass(frozen=True)
 class Tail:
     """The end of a subject: the sequence of its last message in the stream, and the highest position delivered so far."""
@@ -91,6 +78,8 @@ class Tail:
 class NatsTarget(BrokerTarget[Client]):
     """The subjects of one relay in one stream."""
 
+    option_table = OPTIONS
+    needs_user_with_password = True
     errors = (nats.errors.Error,)
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
@@ -100,26 +89,31 @@ class NatsTarget(BrokerTarget[Client]):
         self._is_atomic = False
         self._tails: dict[str, Tail] = {}
 
-    async def _connect(self) -> Client:
-        client, lost = Client(), asyncio.Event()
+    @classmethod
+    def check_options(cls, options: Mapping[str, JSON]) -> list[str]:
+        mistakes = super().check_options(options)
+        if options.get("password") is not None and options.get("token") is not None:
+            mistakes.append("only one of the options password and token can be used")
+        return mistakes
+
+    def _new_client(self) -> Client:
+        return Client()
+
+    async def _start(self, client: Client) -> None:
+        lost = asyncio.Event()
 
         async def note_end() -> None:
             lost.set()
 
-        try:
-            await client.connect(**self._connection_arguments(), disconnected_cb=note_end, closed_cb=note_end)
-            info = await client.jetstream(timeout=self._timeout_s).stream_info(self._options.text("stream"))
-            if info.config.retention not in (RetentionPolicy.LIMITS, None):
-                raise DeliveryError(
-                    f"{self._destination} has the retention {info.config.retention}, which deletes the message that says what was delivered; "
-                    "use a stream with the retention limits"
-                )
-        except BaseException:
-            await self._end(client)
-            raise
+        await client.connect(**self._connection_arguments(), disconnected_cb=note_end, closed_cb=note_end)
+        info = await client.jetstream(timeout=self._timeout_s).stream_info(self._options.text("stream"))
+        if info.config.retention not in (RetentionPolicy.LIMITS, None):
+            raise DeliveryError(
+                f"{self._destination} has the retention {info.config.retention}, which deletes the message that says what was delivered; "
+                "use a stream with the retention limits"
+            )
         self._lost = lost
         self._is_atomic = info.config.allow_atomic is True
-        return client
 
     def _is_open(self, client: Client) -> bool:
         return client.is_connected

@@ -127,7 +127,7 @@ class Publishing:
             for message in messages
         ]
         parameters = {"events": encode(events), "namespace": self._namespace}
-        await conn.execute(query("relays/targets/publish"), parameters)
+        await conn.execute("select count(*) from headrace.publish_many(%(events)s::jsonb, %(namespace)s)", parameters)
 
 
 class Inserting:

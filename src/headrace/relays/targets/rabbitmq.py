@@ -17,15 +17,12 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
 from aio_pika.exceptions import AMQPError, PublishError
 from aio_pika.exceptions import DeliveryError as NotConfirmed
 
-from headrace.core import JSON
 from headrace.relays.targets.broker import BrokerTarget, HeaderEncoder
 from headrace.relays.targets.options import (
     MESSAGE_FIELDS,
     RABBITMQ_OPTIONS,
     Option,
-    Options,
     fill_template,
-    find_mistakes,
     tls_context,
 )
 from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
@@ -42,14 +39,6 @@ RESERVED_HEADERS: Final = ("cc", "bcc", "x-")
 _HEADERS: Final = HeaderEncoder[tuple[str, Any]](lambda name, value: (name, value), reserved=RESERVED_HEADERS)
 
 
-def check_options(options: Mapping[str, JSON]) -> list[str]:
-    return find_mistakes(OPTIONS, options)
-
-
-def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> RabbitMQTarget:
-    return RabbitMQTarget(relay_name, Options(OPTIONS, options), secrets)
-
-
 @dataclass(frozen=True)
 class Session:
     """A connection with its channel."""
@@ -61,6 +50,7 @@ class Session:
 class RabbitMQTarget(BrokerTarget[Session]):
     """One exchange, over one connection and one channel with confirms."""
 
+    option_table = OPTIONS
     errors = (AMQPError, NotConfirmed, RuntimeError)
     refusals = (NotConfirmed, TargetRefused)
 

@@ -25,9 +25,8 @@ from rstream import ConfirmationStatus, Producer, RawMessage
 from rstream.recovery import BackOffRecoveryStrategy
 from rstream.schema import SaslAuthenticate
 
-from headrace.core import JSON
 from headrace.relays.targets.broker import BrokerTarget, HeaderEncoder
-from headrace.relays.targets.options import RABBITMQ_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.options import RABBITMQ_OPTIONS, Option, Options, fill_template, tls_context
 from headrace.relays.targets.target import DeliveryError, Message, TargetRefused
 
 # Format codes: the small form has a length of one byte, the large one of four.
@@ -113,14 +112,6 @@ def _has_no_credentials(record: logging.LogRecord) -> bool:
 logging.getLogger("rstream.client").addFilter(_has_no_credentials)
 
 
-def check_options(options: Mapping[str, JSON]) -> list[str]:
-    return find_mistakes(OPTIONS, options)
-
-
-def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> RabbitMQStreamTarget:
-    return RabbitMQStreamTarget(relay_name, Options(OPTIONS, options), secrets)
-
-
 @dataclass
 class Confirmations:
     """What the server has said of the messages of one batch."""
@@ -165,6 +156,7 @@ class Publisher:
 class RabbitMQStreamTarget(BrokerTarget[Producer]):
     """The streams of one relay in one RabbitMQ."""
 
+    option_table = OPTIONS
     errors = (Exception,)
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
@@ -193,14 +185,8 @@ class RabbitMQStreamTarget(BrokerTarget[Producer]):
         for partition in list(self._publishers):
             await self._disconnect(partition)
 
-    async def _connect(self) -> Producer:
-        producer = self._new_producer()
-        try:
-            await producer.start()
-        except BaseException:
-            await self._end(producer)
-            raise
-        return producer
+    async def _start(self, client: Producer) -> None:
+        await client.start()
 
     async def _close(self, client: Producer) -> None:
         await client.close()
@@ -267,7 +253,7 @@ class RabbitMQStreamTarget(BrokerTarget[Producer]):
             raise
         return Publisher(producer, stream, reference)
 
-    def _new_producer(self) -> Producer:
+    def _new_client(self) -> Producer:
         return Producer(
             self._options.text("host"),
             self._port,

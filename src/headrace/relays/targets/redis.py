@@ -21,9 +21,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from headrace.core import JSON, encode
+from headrace.core import encode
 from headrace.relays.targets.broker import BrokerTarget
-from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, tls_context
 from headrace.relays.targets.target import DeliveryError, Message
 
 OPTIONS: Final[Mapping[str, Option]] = {
@@ -42,14 +42,6 @@ COUNTER_MAX: Final = 2**64 - 1
 """The last possible id of a position."""
 
 
-def check_options(options: Mapping[str, JSON]) -> list[str]:
-    return find_mistakes(OPTIONS, options)
-
-
-def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> RedisTarget:
-    return RedisTarget(relay_name, Options(OPTIONS, options), secrets)
-
-
 class TLSConnection(SSLConnection):
     """A connection by TLS with our context: the library's own takes certificates only as files."""
 
@@ -61,6 +53,7 @@ class TLSConnection(SSLConnection):
 class RedisTarget(BrokerTarget[Redis]):
     """The streams of one relay in one Redis database."""
 
+    option_table = OPTIONS
     errors = (RedisError,)
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
@@ -68,14 +61,11 @@ class RedisTarget(BrokerTarget[Redis]):
         self._last: dict[str, int] = {}
         """The last delivered position of each stream, as long as nothing has failed since it was read."""
 
-    async def _connect(self) -> Redis:
-        client = Redis(connection_pool=ConnectionPool(**self._connection_arguments()))
-        try:
-            await client.ping()
-        except BaseException:
-            await self._end(client)
-            raise
-        return client
+    def _new_client(self) -> Redis:
+        return Redis(connection_pool=ConnectionPool(**self._connection_arguments()))
+
+    async def _start(self, client: Redis) -> None:
+        await client.ping()
 
     async def _close(self, client: Redis) -> None:
         await client.aclose(close_connection_pool=True)

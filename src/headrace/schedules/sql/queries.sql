@@ -2,11 +2,6 @@
 -- Selects the schedules that need a pg_cron job, and the job recorded for each.
 select s.schedule_id, s.cron, s.zone, s.cron_job_id from headrace_internal.schedule s where s.active order by s.schedule_id;
 
--- name: clear_failure
--- Deletes the recorded failure of a schedule that was fired. Index: failure_pkey.
-delete from headrace_internal.failure f using headrace_internal.schedule s
-where s.schedule_id = %(schedule_id)s and f.kind = 'schedule' and f.namespace = s.namespace and f.name = s.schedule;
-
 -- name: cron_home
 -- Selects the database of pg_cron (null if it is not loaded), its time zone, and the name of this database.
 select nullif(current_setting('cron.database_name', true), '') as home,
@@ -58,13 +53,10 @@ order by k.tick_at desc
 limit %(limit)s;
 
 -- name: to_plan
--- Active schedules whose plan must reach further, or one of them; with the current time.
+-- Selects an active schedule whose plan must reach further, with the current time.
 select s.schedule_id, s.cron, s.zone, s.planned_until, headrace.clock() as now
 from headrace.schedule s
-where s.active and s.replan_at <= headrace.clock()
-    and (%(schedule_id)s::integer is null or s.schedule_id = %(schedule_id)s)
-order by s.replan_at
-limit 100;
+where s.active and s.replan_at <= headrace.clock() and s.schedule_id = %(schedule_id)s;
 
 -- name: trim_ticks
 -- Deletes old ticks. They are only a record: planning never goes back.

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from headrace.db import map_database_errors, query
 from headrace.evaluate import Classifier, CorrelatorSpec, Group, Rows, RuleSpec, make_groups, make_run, sort_rows
-from headrace.lang.condition import micros_of, spark_literal
+from headrace.lang.condition import micros_of
 from headrace.spark.backtest.ranges import Source, TopicRange
 from headrace.spark.frames import BUFFER_ROWS, CHUNK_TYPE, LIVE, RULES, ChunkBuffer, make_chunks, own_events, read_chunks
-from headrace.spark.schema import columns_for, event_schema
+from headrace.spark.schema import columns_for, event_schema, text_literal
 from headrace.spark.source import SourceOptions, Split, map_numbers, plan_splits, read_split
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def compare_outputs(
     options = source.read_options(part, definitions.columns, types)
     live = LiveOutputs(firings, _table(pushed))
     frame = scan(source.spark, options, plan_splits(options), definitions, live, only_counts=only_counts)
-    return frame.selectExpr("*", f"{spark_literal(part.shard)} as shard")
+    return frame.selectExpr("*", f"{text_literal(part.shard)} as shard")
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

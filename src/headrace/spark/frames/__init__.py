@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.spark.frames.correlation import MicroBatch, check_event_columns, correlate, state_schema, take_micro_batch
 from headrace.spark.frames.definitions import AnyCorrelator, AnyRule, correlator_specs, rule_specs
-from headrace.spark.frames.matching import cached_plan, match
+from headrace.spark.frames.matching import match
 
 if TYPE_CHECKING:
     from headrace.spark.frames.classified_events import (
@@ -34,7 +34,6 @@ __all__ = [
     "ChunkBuffer",
     "MicroBatch",
     "Watched",
-    "cached_plan",
     "check_event_columns",
     "classify_range",
     "correlate",

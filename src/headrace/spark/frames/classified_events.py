@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -265,7 +265,7 @@ def _regroup(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _hits(batch: pa.RecordBatch, rules: tuple[RuleSpec, ...], event_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     numbers: list[np.ndarray] = []
     rows: list[np.ndarray] = []
-    for number, own in _rule_classifier(rules).classify(batch).firings():
+    for number, own in Watched(rules, (), is_log=False).classifier.classify(batch).firings():
         topic = rules[number].topic
         if topic is not None:
             own = own[pc.equal(batch.column("topic").take(pa.array(own)), topic).to_numpy(zero_copy_only=False)]
@@ -282,9 +282,3 @@ def _hits(batch: pa.RecordBatch, rules: tuple[RuleSpec, ...], event_columns: Seq
         *events.columns,
     ]
     yield pa.RecordBatch.from_arrays(columns, names=["rule", "version", "action", *event_columns])
-
-
-@lru_cache(maxsize=CLASSIFIERS_MAX)
-def _rule_classifier(rules: tuple[RuleSpec, ...]) -> Classifier:
-    # A worker has many tasks, and to parse a thousand conditions takes longer than many of them.
-    return Classifier(rules, [], is_log=False)

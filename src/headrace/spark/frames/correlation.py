@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from headrace.core import Invalid
 from headrace.db import Connection
 from headrace.evaluate import CorrelatorSpec
-from headrace.lang.condition import micros_of, spark_literal
+from headrace.lang.condition import micros_of
 from headrace.spark.frames.definitions import AnyCorrelator, correlator_specs
 from headrace.spark.jobs import map_spark_errors
-from headrace.spark.schema import check_columns, check_types, columns_for
+from headrace.spark.schema import check_columns, check_types, columns_for, text_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,7 @@ def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:
 
     watched = Watched((), (spec,), is_log=False)
     check_event_columns(df.columns, [spec], watched.classifier.roots)
-    events = df if spec.topic is None else df.where(f"topic = {spark_literal(spec.topic)}")
+    events = df if spec.topic is None else df.where(f"topic = {text_literal(spec.topic)}")
     if {"payload", "headers"}.isdisjoint(watched.columns):
         reading = replace(Reading.for_specs(df, [spec]), pushing=None)
         classified = collect_chunks(classify_batches(reading.select(events).toArrow().to_batches(), watched), watched)
@@ -119,7 +119,7 @@ def check_event_columns(columns: Sequence[str], specs: Sequence[CorrelatorSpec],
 
 def present_outputs(outputs: DataFrame, specs: Sequence[CorrelatorSpec]) -> DataFrame:
     """Output rows as the caller sees them."""
-    names = ", ".join(spark_literal(spec.name) for spec in specs)
+    names = ", ".join(text_literal(spec.name) for spec in specs)
     versions = ", ".join(str(spec.version) for spec in specs)
     number = "number" if len(specs) > 1 else "0"
     labels = (f"array({names})[{number}] as correlator", f"array({versions})[{number}] as version")

@@ -46,10 +46,10 @@ from headrace.evaluate import (
     run_heads,
     sort_rows,
 )
-from headrace.lang.condition import micros_of, spark_literal
+from headrace.lang.condition import micros_of
 from headrace.lang.ecl import SimpleTable, Table, leaves, types_that_matter
 from headrace.spark.frames.classified_events import BUFFER_ROWS, CHUNK_TYPE, ChunkBuffer, own_events, read_chunks
-from headrace.spark.schema import columns_for
+from headrace.spark.schema import columns_for, text_literal
 from headrace.spark.source import LogRead, Piece, are_readable, find_log_read, find_pieces, has_one_log, map_numbers, plain_batch
 
 PARTITIONS_PER_CORE = 4
@@ -165,7 +165,7 @@ class Reading:
 
 
 def _is_among(types: Sequence[str]) -> str:
-    return f"type in ({', '.join(map(spark_literal, types))})" if types else "false"
+    return f"type in ({', '.join(map(text_literal, types))})" if types else "false"
 
 
 def types_to_read(specs: Sequence[CorrelatorSpec]) -> list[str] | None:

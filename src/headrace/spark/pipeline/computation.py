@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING
 
 from headrace.evaluate import CorrelatorSpec, RuleSpec
 from headrace.spark.credentials import Access
-from headrace.spark.frames import MicroBatch, cached_plan, match
+from headrace.spark.frames import MicroBatch
 from headrace.spark.jobs import job_description
 from headrace.spark.pipeline.topics import ConsumerSnapshot
-from headrace.spark.schema import columns_for
-from headrace.spark.source import SHORT_MAX, Range, read_range
+from headrace.spark.source import SHORT_MAX, Range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-COLUMNS_RULES_MAX = 1_000
-"""Up to this many rules, the tasks that read evaluate them by whole columns; Spark's index is for more."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +105,8 @@ class BatchComputer:
         range_ = replace(self._log, first=after + 1, until=upto + 1)
         text = f"headrace pipeline: topic {range_.topic}, positions {range_.first} to {range_.until - 1}"
         with job_description(self._session, text):
-            return self._compute(parts, busy, range_)
-
-    def _compute(self, parts: Sequence[Part], busy: Sequence[Part], range_: Range) -> list[Computed]:
-        few = [part for part in busy if len(part.rules) <= COLUMNS_RULES_MAX]
-        results = {id(part): result for part, result in zip(few, self._classify(few, range_), strict=True)} if few else {}
-        return [results.get(id(part)) or self._match(part, range_) for part in parts]
+            results = {id(part): result for part, result in zip(busy, self._classify(busy, range_), strict=True)}
+        return [results.get(id(part)) or Computed(part) for part in parts]
 
     def _classify(self, parts: Sequence[Part], range_: Range) -> list[Computed]:
         from headrace.spark.frames import Watched, classify_range, within
@@ -136,17 +127,6 @@ class BatchComputer:
             own = None if events is None else within(events, part.snapshot.position, part.upto)
             results.append(Computed(part, micro_batch=None if own is None else MicroBatch(part.correlator, own)))
         return results
-
-    def _match(self, part: Part, range_: Range) -> Computed:
-        """Many rules: Spark finds them by an index."""
-        if not part.rules:
-            return Computed(part)
-        columns = columns_for(cached_plan(part.rules).reads, "type", "offset", "appended_at")
-        frame = read_range(self._session, self._access, range_, columns)
-        frame = frame.where(f"`offset` > {part.snapshot.position} and `offset` <= {part.upto}")
-        firings = match(frame, part.rules).selectExpr("`offset`", "cast(rule as bigint) as version_id").toArrow()
-        firings = firings.sort_by([("offset", "ascending"), ("version_id", "ascending")])
-        return Computed(part, firings["version_id"].to_pylist(), firings["offset"].to_pylist())
 
     def _start_next(self, parts: Sequence[Part], head: int) -> None:
         """If a long backlog waits, Spark computes the next batch while this one is being written."""

@@ -159,7 +159,7 @@ class TopicPipeline:
             self._fail(part, text)
         if upto > first:
             position = {"topic_id": self.topic_id, "position": min(ends)}
-            self._passed_at = self._value(query("spark/appended_at"), position)
+            self._passed_at = self._value(query("log/appended_at"), position)
         return replace(done, took_s=time.perf_counter() - started)
 
     def _lock_cursors(self, snapshots: Sequence[ConsumerSnapshot]) -> list[ConsumerSnapshot]:

@@ -138,7 +138,7 @@ class ActiveVersions:
         if snapshot.version_id not in self._correlators:
             parameters = {"correlator_id": snapshot.correlator_id, "version_id": snapshot.version_id}
             with conn.cursor(row_factory=dict_row) as cursor:
-                row = cursor.execute(query("spark/pipeline_correlator"), parameters).fetchone()
+                row = cursor.execute(query("correlators/active_table"), parameters).fetchone()
             if row is None:
                 return None
             self._correlators[snapshot.version_id] = CorrelatorSpec(**row | {"compiled": from_json(row["compiled"])})

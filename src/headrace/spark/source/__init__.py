@@ -14,7 +14,7 @@ from headrace.spark.source.options import (
     with_table_options,
     without_table_properties,
 )
-from headrace.spark.source.range_reader import SHORT_MAX, map_numbers, read_range, read_split, split_for_cores
+from headrace.spark.source.range_reader import SHORT_MAX, map_numbers, read_split, split_for_cores
 
 if TYPE_CHECKING:
     from headrace.spark.source.frame_reads import (
@@ -48,7 +48,6 @@ __all__ = [
     "narrow_stream",
     "plain_batch",
     "plan_splits",
-    "read_range",
     "read_split",
     "split_for_cores",
     "with_payload_type",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import get_ident
@@ -18,7 +18,6 @@ from headrace.db import connect_arrow, map_connection_errors, map_database_error
 from headrace.log.archive import FileRange
 from headrace.log.arrow import LockedRange, Selection, lock_range, read_file_range, read_log_range
 from headrace.spark.credentials import Access
-from headrace.spark.schema import EVENT_COLUMNS, event_schema
 from headrace.spark.source.offsets import Range, Split, data_loss, split_ranges
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.payload_types import typed_array
@@ -174,24 +173,6 @@ def _driver_error() -> type[Exception]:
 
 SHORT_MAX = 20_000
 """Positions that the driver reads itself."""
-
-
-def read_range(session: SparkSession, access: Access, range_: Range, columns: Sequence[str]) -> DataFrame:
-    """The events of a range. The other columns of events exist but are null: nothing may read them."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    options = SourceOptions.of({**access.options(), "subscribe": range_.topic, "columns": ",".join(columns)})
-    schema = event_schema(columns)
-    if len(range_) <= SHORT_MAX:
-        batches = list(read_batches(options, schema, range_))
-        frame = session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
-    else:
-        # The range is known, so nothing has to be planned, for which Spark would start two Python processes in every batch.
-        parts = split_for_cores(session, range_)
-        frame = map_numbers(session, len(parts), lambda number: read_split(options, schema, parts[number]), schema)
-    missing = [column for column in EVENT_COLUMNS if column.usual and column.name not in columns]
-    return frame.selectExpr("*", *(f"cast(null as {column.type}) as `{column.name}`" for column in missing))
 
 
 def split_for_cores(session: SparkSession, range_: Range) -> list[Split]:

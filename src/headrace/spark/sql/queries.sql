@@ -12,10 +12,6 @@ where i.correlator_id = %(correlator_id)s
     and i.deadline <= (select coalesce(%(settled)s::timestamptz, headrace.log_clock(%(topic_id)s)))
 limit 1;
 
--- name: appended_at
--- Selects the log's time of the event at a position.
-select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;
-
 -- name: begin_stream
 -- Finds the stream of this name, or creates it, with the correlators it was begun with. Index: stream_name_unique.
 with begun as (
@@ -114,13 +110,6 @@ left join lateral (
 ) r on c.consumer = 'headrace.rules'
 where c.topic_id = %(topic_id)s and (c.consumer = 'headrace.rules' or t.correlator_id is not null)
 order by c.consumer_id;
-
--- name: pipeline_correlator
--- Selects a correlator's version with its compiled table, if it is the active one. Index: correlator_table_pkey.
-select v.correlator as name, v.version, v.pattern, v.key, t.compiled, v.evidence_max, v.forget_after is not null as forgets
-from headrace_internal.correlator_table t
-join headrace_internal.correlator_version v on v.version_id = t.version_id
-where t.correlator_id = %(correlator_id)s and t.version_id = %(version_id)s;
 
 -- name: pipeline_rules
 -- Selects the active rules of a topic that run after the log. Indexes: rule_version_in_force, rule_match_pkey.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from urllib.parse import quote
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from headrace.core import NotFound
-from headrace.db import Target, query
+from headrace.db import Target
 from headrace.web.console.assets import VENDOR
 from headrace.web.console.guard import SAFE_METHODS, Guard
 from headrace.web.console.login import COOKIE, IDLE_S, ConsoleSettings, TokenLogin
@@ -44,7 +44,6 @@ from headrace.web.console.routes import (
     render_error,
 )
 from headrace.web.console.site import Databases, Link, Site
-from headrace.web.console.tables import fetch_dicts
 from headrace.web.console.texts import cell_text
 from headrace.web.console.view import Done, Page, View
 from headrace.web.http import create_app as create_ingest
@@ -143,7 +142,6 @@ def _wrong_method(_request: Request, _error: Exception) -> Response:
 
 
 def show_sign_in(view: View) -> Page:
-    """The form for the token."""
     is_token = isinstance(view.site.settings.login, TokenLogin)
     return Page("sign_in.html", "Sign in", values={"is_token": is_token, "next": _next(view)}, is_live=False)
 
@@ -181,17 +179,6 @@ def _next(view: View) -> str:
     return wanted if is_own else home
 
 
-PATHS = {
-    "topic": "/topics/{}",
-    "consumer": "/consumers/{}",
-    "rule": "/rules/{}",
-    "correlator": "/correlators/{}",
-    "schedule": "/schedules/{}",
-    "action": "/actions?action={}",
-}
-"""The page of each kind of object."""
-
-
 def search(view: View) -> Response:
     """Pages and objects whose names contain a text, as JSON: kind, label and address. For an id, its event or action."""
     text = view.query.get("q", "").strip()[:100]
@@ -201,29 +188,17 @@ def search(view: View) -> Response:
         for link in links
         if text.lower() in link.label.lower()
     ]
-    pages += [{"kind": kind, "label": text, "url": view.url(f"/{kind}s/{text}")} for kind in ("event", "action") if _is_id(text)]
+    with suppress(ValueError):
+        if str(UUID(text)) == text.lower():
+            pages += [{"kind": kind, "label": text, "url": view.url(f"/{kind}s/{text}")} for kind in ("event", "action")]
     results: dict[tuple[str, str], dict[str, str]] = {}
     if text:
-        for _, names in view.each_shard(
-            lambda conn: fetch_dicts(conn, query("web/console/find_names"), {"text": text, "namespace": view.namespace})
-        ):
-            for kind, name in ((row["kind"], row["name"]) for row in names):
-                results[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
+        for row in view.fetch("find_names", text=text):
+            kind, name = row["kind"], row["name"]
+            path = quote(name, safe="/" if kind == "consumer" else "")
+            url = view.url("/actions", action=name) if kind == "action" else view.url(f"/{kind}s/{path}")
+            results[kind, name] = {"kind": kind, "label": cell_text(name), "url": url}
     return JSONResponse([*pages, *list(results.values())[:50]])
-
-
-def _is_id(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text.lower()
-    except ValueError:
-        return False
-
-
-def _url(view: View, kind: str, name: str) -> str:
-    path, separator, parameter = PATHS[kind].partition("?")
-    if separator:
-        return view.url(path, **{parameter.partition("=")[0]: name})
-    return view.url(path.format(quote(name, safe="/" if kind == "consumer" else "")))
 
 
 ROUTES = (

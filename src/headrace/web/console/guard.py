@@ -58,7 +58,11 @@ class Guard:
         scope["headrace.user"] = user
         scope["headrace.is_signed_in"] = partial(self._is_signed_in, request, user)
         response = self._reject(request, user)
-        renewed = session.cookie if session and response is None and _is_used(request, session) else None
+        path = _root_and_path(request)[1]
+        # An open page that renews itself is no sign of somebody in front of it.
+        is_used = path not in OPEN_PATHS and not path.startswith("/static/") and "live" not in request.query_params
+        is_due = session is not None and response is None and is_used and session.age_s >= RENEW_S
+        renewed = session.cookie if session and is_due else None
         # A token that the browser did not have yet cannot be in a form: requests without the cookie never change anything.
         scope["headrace.csrf"] = csrf
 
@@ -94,7 +98,9 @@ class Guard:
     def _reject(self, request: Request, user: User | None) -> Response | None:
         """The answer to a request that goes no further."""
         hosts = self._settings.hosts
-        if "*" not in hosts and _host_name(request) not in hosts:
+        # None if the header is anything but a name or address with an optional port.
+        host = _host.fullmatch(request.headers.get("host", "").lower())
+        if "*" not in hosts and (host is None or host["name"] not in hosts):
             return PlainTextResponse(
                 f"This console does not answer for this host. Allowed: {', '.join(hosts)}.\n", status_code=400
             )
@@ -117,23 +123,10 @@ class Guard:
         return PlainTextResponse("Sign in first.\n", status_code=401)
 
 
-def _host_name(request: Request) -> str | None:
-    """The name in the Host header; None if the header is anything but a name or address with an optional port."""
-    host = _host.fullmatch(request.headers.get("host", "").lower())
-    return host["name"] if host else None
-
-
 def _root_and_path(request: Request) -> tuple[str, str]:
     root = str(request.scope.get("root_path", "")).rstrip("/")
     # Of the scope, never of request.url: that one is built from the Host header, which the client chooses.
     return root, str(request.scope["path"]).removeprefix(root)
-
-
-def _is_used(request: Request, session: Session) -> bool:
-    """True if somebody asked for a page and the cookie is due. An open page that renews itself is no sign of somebody in front of it."""
-    path = _root_and_path(request)[1]
-    is_page = path not in OPEN_PATHS and not path.startswith("/static/") and "live" not in request.query_params
-    return is_page and session.age_s >= RENEW_S
 
 
 def _cookie(scope: Scope, name: str, value: str, *, max_age_s: int | None = None) -> str:

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from time import time
 from typing import Protocol, runtime_checkable
@@ -123,8 +123,11 @@ class ProxyLogin:
 
     def identify(self, request: HTTPConnection) -> User | None:
         name = request.headers.get(self.header, "")
-        peer = request.client.host if request.client else ""
-        if not name or not _is_inside(peer, [ip_network(proxy) for proxy in self.proxies]):
+        try:
+            peer = ip_address(request.client.host if request.client else "")
+        except ValueError:
+            return None
+        if not name or not any(peer in ip_network(proxy) for proxy in self.proxies):
             return None
         role = self.roles.get(name, self.default_role)
         return User(name, role) if role else None
@@ -168,13 +171,6 @@ def _matching(users: Mapping[str, User], derive: Callable[[str], str], value: st
     # Compares with every token, in constant time: the time tells nothing about how much of a token was right.
     matches = [digest for digest in users if hmac.compare_digest(derive(digest).encode(), value.encode())]
     return matches[0] if matches else None
-
-
-def _is_inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    try:
-        return any(ip_address(address) in network for network in networks)
-    except ValueError:
-        return False
 
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,6 @@ from headrace.core import (
 from headrace.web.console import texts
 from headrace.web.console.assets import VENDOR
 from headrace.web.console.site import Site
-from headrace.web.console.tables import Row, Table
 from headrace.web.console.texts import MASK
 from headrace.web.console.view import Done, Page, View
 
@@ -58,7 +58,8 @@ class ReadEndpoint:
     async def answer(self, request: Request) -> Response:
         view = make_view(request)
         if request.query_params.get("live") == "stream":
-            return stream_page(view, self.function)
+            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+            return StreamingResponse(_stream(view, self.function), media_type="text/event-stream", headers=headers)
         return await run_in_threadpool(self._answer, view)
 
     def _answer(self, view: View) -> Response:
@@ -127,7 +128,6 @@ class ChangeEndpoint:
 
 
 def read(path: str, function: Reader) -> Route:
-    """The route of a page."""
     return Route(path, ReadEndpoint(function).answer, methods=["GET"], name=path)
 
 
@@ -168,7 +168,6 @@ def is_own_form(request: Request, form: Mapping[str, str], csrf: str) -> bool:
 
 
 def status_of(error: HeadraceError) -> int:
-    """The HTTP status of an error."""
     for kind, status in ((NotFound, 404), (Forbidden, 403), (Conflict, 409), (Invalid, 422), (DatabaseUnavailable, 503)):
         if isinstance(error, kind):
             return status
@@ -226,9 +225,14 @@ def create_templates() -> Environment:
 def render(view: View, page: Page) -> Response:
     """A page, or the export of one of its tables."""
     page = _select(view, page)
-    if page.tables and (kind := view.query.get("format")) in ("json", "csv"):
-        return _export(view, page, str(kind))
-    return _render_page(view, page)
+    kind = view.query.get("format")
+    if not page.tables or kind not in ("json", "csv"):
+        return _render_page(view, page)
+    table = next((table for table in page.tables if table.name == view.query.get("table")), page.tables[0])
+    headers = {"content-disposition": f'attachment; filename="headrace-{table.name}.{kind}"'}
+    if kind == "json":
+        return Response(table.to_json(), media_type="application/json", headers=headers)
+    return Response(table.to_csv(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _render_page(view: View, page: Page, *, with_namespaces: bool = True) -> Response:
@@ -250,7 +254,10 @@ def render_error(view: View, error: HeadraceError, status: int) -> Response:
 
 
 def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[str, Any]:
-    namespaces = _namespaces(view) if with_namespaces and view.is_signed_in else []
+    namespaces: list[str] = []
+    # None where they cannot be read: the page of an error must not fail.
+    with suppress(HeadraceError):
+        namespaces = [view.namespace, *view.namespaces] if with_namespaces and view.is_signed_in else []
     return {
         "view": view,
         "page": page,
@@ -264,14 +271,6 @@ def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[st
     }
 
 
-def _namespaces(view: View) -> list[str]:
-    """The choices of the selector; none where they cannot be read: the page of an error must not fail."""
-    try:
-        return [view.namespace, *view.namespaces]
-    except HeadraceError:
-        return []
-
-
 def _select(view: View, page: Page) -> Page:
     """The page with its tables masked, filtered by `?q=` and sorted by `?sort=`."""
     search, sort = view.query.get("q", ""), view.query.get("sort", "")
@@ -279,40 +278,21 @@ def _select(view: View, page: Page) -> Page:
     chosen = view.query.get("table") or (page.tables[0].name if page.tables else "")
     tables = []
     for table in page.tables:
-        table = replace(table, rows=[_mask(view, row) for row in table.rows]).with_shards(several)
+        rows = [{**row, "payload": view.mask(row["payload"])} if "payload" in row else row for row in table.rows]
+        if view.hidden_fields:
+            rows = [{**row, "captured": MASK} if row.get("captured") is not None else row for row in rows]
+        table = replace(table, rows=rows).with_shards(several)
         if table.name == chosen:
             table = table.select(search=search, sort=sort.removeprefix("-"), descending=sort.startswith("-"))
         tables.append(table)
     return replace(page, tables=tables)
 
 
-def _mask(view: View, row: Row) -> Row:
-    masked = {"payload": view.mask(row["payload"])} if "payload" in row else {}
-    if row.get("captured") is not None and view.hidden_fields:
-        masked["captured"] = MASK
-    return {**row, **masked}
-
-
-def _export(view: View, page: Page, kind: str) -> Response:
-    names = [table.name for table in page.tables]
-    name = view.query.get("table") or names[0]
-    table: Table = page.tables[names.index(name)] if name in names else page.tables[0]
-    headers = {"content-disposition": f'attachment; filename="headrace-{table.name}.{kind}"'}
-    if kind == "json":
-        return Response(table.to_json(), media_type="application/json", headers=headers)
-    return Response(table.to_csv(), media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def stream_page(view: View, function: Callable[[View], Page | Response]) -> Response:
+async def _stream(view: View, function: Reader) -> AsyncIterator[str]:
     """The page's own address with `?live=stream`: the block `live` comes again whenever it has changed.
 
     The data are read once for all consoles that look at the same page with the same role. Where streams do not get through, the browser
     polls `?live=part`."""
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_stream(view, function), media_type="text/event-stream", headers=headers)
-
-
-async def _stream(view: View, function: Callable[[View], Page | Response]) -> AsyncIterator[str]:
     every_s = view.site.settings.live_every_s
     end, spoke_at, last = monotonic() + STREAM_MAX_S, monotonic(), ""
     yield "retry: 3000\n\n"
@@ -329,7 +309,7 @@ async def _stream(view: View, function: Callable[[View], Page | Response]) -> As
         await asyncio.sleep(every_s)
 
 
-def _render(view: View, function: Callable[[View], Page | Response], every_s: float) -> tuple[str, str]:
+def _render(view: View, function: Reader, every_s: float) -> tuple[str, str]:
     key = ("page", view.user.role, view.page_path, str(view.query))
     try:
         page = view.site.cached(key, every_s * 0.9, lambda: function(view))

@@ -27,7 +27,6 @@ from headrace.db import Connection, Target, connection_string
 from headrace.web.console.login import ConsoleSettings
 
 T = TypeVar("T")
-J = TypeVar("J", bound="Job")
 
 CACHE_MAX = 500
 JOBS_MAX = 100
@@ -210,6 +209,18 @@ class Job:
     def percent(self) -> int:
         return 100 if not self.total else self.done * 100 // self.total
 
+    def run(self) -> None:
+        """The work, in a thread of its own; an error of headrace ends it and is kept."""
+        raise NotImplementedError
+
+    def run_to_end(self) -> None:
+        try:
+            self.run()
+        except HeadraceError as error:
+            self.error = str(error)
+        finally:
+            self.is_running = False
+
 
 class Jobs:
     """The jobs of this console, each in a thread of its own and found again by its key. A console that is stopped leaves the rest undone."""
@@ -223,9 +234,8 @@ class Jobs:
         with self._lock:
             return self._jobs.get(key)
 
-    def start(self, key: tuple[object, ...], job: J, run: Callable[[J], None], *, running_max: int = JOBS_MAX) -> bool:
-        """Calls `run` in a thread; an error of headrace ends it and is kept. False if the job of this key runs, or too many of its
-        class."""
+    def start(self, key: tuple[object, ...], job: Job, *, running_max: int = JOBS_MAX) -> bool:
+        """Runs a job in a thread. False if the job of this key runs, or too many of its class."""
         with self._lock:
             ended = [name for name, other in self._jobs.items() if not other.is_running]
             running = sum(other.is_running and isinstance(other, type(job)) for other in self._jobs.values())
@@ -234,17 +244,8 @@ class Jobs:
             for old in ended[: max(0, len(self._jobs) - JOBS_MAX + 1)]:
                 del self._jobs[old]
             self._jobs[key] = job
-        Thread(target=_run_job, args=(job, run), name="headrace console job", daemon=True).start()
+        Thread(target=job.run_to_end, name="headrace console job", daemon=True).start()
         return True
-
-
-def _run_job(job: J, run: Callable[[J], None]) -> None:
-    try:
-        run(job)
-    except HeadraceError as error:
-        job.error = str(error)
-    finally:
-        job.is_running = False
 
 
 @dataclass(frozen=True)
@@ -270,8 +271,6 @@ class _Cached:
 
 
 class Site:
-    """What all requests share."""
-
     def __init__(self, databases: Databases, settings: ConsoleSettings, templates: Environment, navigation: Navigation) -> None:
         self.databases = databases
         self.ended_sessions = EndedSessions(databases)

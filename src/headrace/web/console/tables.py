@@ -6,33 +6,38 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, LiteralString, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from psycopg.rows import dict_row
 
 from headrace.core import map_database_errors, safe_json, safe_lines
-from headrace.db import Connection
+from headrace.db import Connection, query
 from headrace.web.console.texts import cell_text, identified
 
-Kind: TypeAlias = Literal["text", "code", "number", "seconds", "bytes", "time", "state", "interval", "payload", "spark"]
+Kind: TypeAlias = Literal["text", "code", "number", "seconds", "bytes", "time", "state", "payload", "spark"]
 Row: TypeAlias = Mapping[str, Any]
 
 ROWS_MAX = 500
 """Rows in a page. An export has all."""
 # A spreadsheet would run a cell that starts with one of these as a formula.
 _encode = msgspec.json.Encoder(decimal_format="number").encode
+HEADINGS = {"lag_events": "lag", "lag_s": "behind", "retry_at": "next attempt", "duration_s": "took"}
+"""Of columns that several tables have under another name than their own."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: the field of the row, how it is shown, and where it leads."""
+    """A column: the field of the row, how it is shown, and where it leads. Several names, separated by blanks, are several columns."""
 
     name: str
     label: str | None = None
-    kind: Kind = "text"
+    kind: Kind | None = None
+    """None: it follows from the name and the values."""
     link: Callable[[Row], str | None] | None = None
     hint: str | None = None
     """What the column means, shown when the mouse rests on its heading."""
@@ -41,11 +46,25 @@ class Column:
 
     @property
     def heading(self) -> str:
-        return self.label if self.label is not None else self.name.replace("_", " ")
+        return self.label or HEADINGS.get(self.name) or self.name.removesuffix("_at").replace("_", " ")
 
     @property
     def is_number(self) -> bool:
         return self.kind in ("number", "seconds", "bytes")
+
+    def with_kind(self, rows: Sequence[Row]) -> Column:
+        """The column with its kind: of a state by its name, of a number or time by the first value of the rows."""
+        value = next((row[self.name] for row in rows if row.get(self.name) is not None), None)
+        kind: Kind = "state" if self.name in ("state", "outcome", "level") else "text"
+        if isinstance(value, datetime):
+            kind = "time"
+        elif isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            kind = "seconds" if self.name.endswith("_s") and not self.name.endswith("_per_s") else "number"
+        return replace(self, kind=self.kind or kind)
+
+
+def wide(names: str) -> Column:
+    return Column(names, wide=True)
 
 
 @dataclass(frozen=True)
@@ -53,18 +72,22 @@ class Table:
     """A table of a page. `name` is the one of its export."""
 
     name: str
-    columns: Sequence[Column]
+    listed: Sequence[Column | str]
+    """The columns; a text has the names of those of which there is nothing else to say."""
     rows: Sequence[Row]
     empty: str = ""
     """A command that fills the table."""
     empty_text: str = "Nothing here yet."
     title: str | None = None
-    actions: Callable[[Row], Sequence[tuple[str, str]]] | None = None
-    """Forms at the end of a row: their labels and addresses."""
     sort: str | None = None
     descending: bool = False
     key: Sequence[str] = ()
     """The fields that tell its rows apart, where the first column does not."""
+
+    @cached_property
+    def columns(self) -> Sequence[Column]:
+        parts = [Column(part) if isinstance(part, str) else part for part in self.listed]
+        return [replace(part, name=name).with_kind(self.rows) for part in parts for name in part.name.split()]
 
     @cached_property
     def shown_by_id(self) -> Sequence[tuple[str, Row]]:
@@ -98,7 +121,7 @@ class Table:
         """With the column `shard` in front where there are several."""
         if not several or any(column.name == "shard" for column in self.columns) or not any("shard" in row for row in self.rows):
             return self
-        return replace(self, columns=(Column("shard"), *self.columns))
+        return replace(self, listed=("shard", *self.listed))
 
     def to_json(self) -> str:
         return safe_json(_encode([dict(row) for row in self.rows]).decode())
@@ -113,7 +136,6 @@ class Table:
 
 
 def to_row(value: object) -> Row:
-    """A frozen value of the library as a row."""
     if isinstance(value, Mapping):
         return value
     if is_dataclass(value) and not isinstance(value, type):
@@ -123,10 +145,10 @@ def to_row(value: object) -> Row:
     raise TypeError(f"{type(value).__name__} is no row")
 
 
-def fetch_dicts(conn: Connection, statement: LiteralString, parameters: Mapping[str, object]) -> list[Row]:
+def fetch_dicts(conn: Connection, statement: str, *, namespace: str, **parameters: object) -> list[Row]:
     """The rows of a statement of the console's own, by the names of their columns."""
     with map_database_errors(), conn.cursor(row_factory=dict_row) as cursor:
-        return list(cursor.execute(statement, parameters).fetchall())
+        return list(cursor.execute(query(f"web/console/{statement}"), {"namespace": namespace, **parameters}).fetchall())
 
 
 def _sort_key(value: object) -> Any:

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from hashlib import blake2s
@@ -135,18 +135,10 @@ DIFF_WORDS_MAX = 3_000
 """Longer texts are shown as removed and added: comparing them would take too long."""
 
 
-@dataclass(frozen=True)
-class DiffLine:
-    """A line with `+` (new), `-` (old), `@` (a gap) or a space (both)."""
-
-    sign: str
-    text: str
-
-
-def diff_lines(before: str, after: str) -> list[DiffLine]:
-    """What differs, with three lines around; empty where nothing does."""
+def diff_lines(before: str, after: str) -> list[dict[str, str]]:
+    """The lines that differ, with three lines around; empty where nothing does. `sign`: `+` (new), `-` (old), `@` (a gap) or a space."""
     lines = difflib.unified_diff(before.splitlines()[:LINES_MAX], after.splitlines()[:LINES_MAX], lineterm="", n=3)
-    return [DiffLine(line[0], line[1:]) for line in lines if not line.startswith(("---", "+++"))]
+    return [{"sign": line[0], "text": line[1:]} for line in lines if not line.startswith(("---", "+++"))]
 
 
 DiffPart = tuple[str, str]

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -22,9 +22,10 @@ from headrace.log.outbox import publish
 from headrace.log.topics import create_topic, list_topics
 from headrace.web.console.login import User
 from headrace.web.console.site import Site
-from headrace.web.console.tables import Row, Table, to_row
+from headrace.web.console.tables import Row, Table, fetch_dicts, to_row
 from headrace.web.console.texts import hidden_fields, mask_payload
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 AUDIT_TOPIC = "headrace.audit"
@@ -53,10 +54,6 @@ class Done:
 
     message: str
     url: str
-
-
-class _Undo(Exception):
-    """Rolls a preview back."""
 
 
 class View:
@@ -95,7 +92,12 @@ class View:
     @cached_property
     def namespaces(self) -> list[str]:
         """The namespaces that this person's role sees, on any shard."""
-        return self.site.cached(("namespaces", self.user.role), 5.0, self._read_namespaces)
+
+        def read() -> list[str]:
+            found = self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True))
+            return list(dict.fromkeys(row.namespace for _, rows in found for row in rows))
+
+        return self.site.cached(("namespaces", self.user.role), 5.0, read)
 
     @cached_property
     def namespace(self) -> str:
@@ -111,13 +113,18 @@ class View:
 
     @property
     def targets(self) -> list[Target]:
-        """The selected shards."""
         databases = self.site.databases
         return [databases.target(self.shard)] if self.shard else list(databases.targets.values())
 
     @property
     def shards(self) -> list[str]:
         return list(self.site.databases.targets)
+
+    def bind(
+        self, function: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> Callable[[Connection], T]:
+        """A function of the library with all its arguments but the connection, in the namespace of this view."""
+        return lambda conn: function(conn, *arguments, **options, namespace=self.namespace)  # type: ignore[arg-type]
 
     @contextmanager
     def reading(self, target: Target) -> Iterator[Connection]:
@@ -147,6 +154,10 @@ class View:
         """Rows of every selected shard, each with its field `shard`."""
         return [{"shard": shard, **to_row(value)} for shard, values in self.each_shard(read) for value in values]
 
+    def fetch(self, statement: str, **parameters: object) -> list[Row]:
+        """The rows of a statement of the console's own, as `collect` returns them."""
+        return self.collect(lambda conn: fetch_dicts(conn, statement, namespace=self.namespace, **parameters))
+
     def find(self, get: Callable[[Connection], T]) -> tuple[Target, T]:
         """What the first selected shard that has it answers. Raises the NotFound of the last one."""
         *others, last = self.targets
@@ -161,11 +172,11 @@ class View:
 
     def topic_names(self) -> list[str]:
         """The topics of the namespace, on all selected shards."""
-        return sorted({row["topic"] for row in self.collect(lambda conn: list_topics(conn, namespace=self.namespace))})
+        return sorted({row["topic"] for row in self.collect(self.bind(list_topics))})
 
     def event_types(self) -> list[str]:
         """The registered types of events."""
-        return sorted({row["name"] for row in self.collect(lambda conn: list_event_types(conn, namespace=self.namespace))})
+        return sorted({row["name"] for row in self.collect(self.bind(list_event_types))})
 
     def text(self, name: str) -> str:
         """A field of the form, without blanks around it. A browser sends line breaks as CR LF."""
@@ -207,8 +218,8 @@ class View:
                     before = state(conn) if state else None
                     result = act(conn)
                     after = state(conn) if state else None
-                    record = Change(what, subject, before, after, details)
-                    record_change(conn, self.user, record, namespace=self.namespace)
+                    states = {"before": before, "after": after, "details": details}
+                    record_change(conn, self.user, what, subject, **states, namespace=self.namespace)
             except Exception as error:
                 if results:
                     error.add_note(f"already changed on: {', '.join(shard for shard, _ in results)}")
@@ -220,12 +231,8 @@ class View:
         """Runs something on every selected shard as the person's role, and rolls it back."""
         results = []
         for target in targets or self.targets:
-            try:
-                with self._transaction(target, read_only=False) as conn:
-                    result = act(conn)
-                    raise _Undo
-            except _Undo:
-                results.append((target.name, result))
+            with self._transaction(target, read_only=False) as conn, conn.transaction(force_rollback=True):
+                results.append((target.name, act(conn)))
         return results
 
     @property
@@ -280,59 +287,37 @@ class View:
             raise Forbidden("sign in first")
         return self.site.databases.transaction(target, self.user.role, read_only=read_only)
 
-    def _read_namespaces(self) -> list[str]:
-        names: dict[str, None] = {}
-        for _, rows in self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True)):
-            names |= dict.fromkeys(row.namespace for row in rows)
-        return list(names)
 
-
-@dataclass(frozen=True)
-class Change:
-    """What somebody changed: `what` is a name such as `consumer.pause`, `before` and `after` show the object."""
-
-    what: str
-    subject: str
-    before: object = None
-    after: object = None
-    details: object = None
-
-
-def record_change(conn: Connection, user: User, change: Change, *, namespace: str) -> None:
-    """Writes the audit event in the open transaction; creates the topic at the first use. Leaves the person's role.
+def record_change(
+    conn: Connection,
+    user: User,
+    what: str,
+    subject: str,
+    *,
+    before: object = None,
+    after: object = None,
+    details: object = None,
+    namespace: str,
+) -> None:
+    """Writes the audit event of a change such as `consumer.pause` in the open transaction; creates the topic at the first use. Leaves the person's role.
 
     It is published with the console's own rights, not with those of the person: a person who may pause a consumer need not be allowed to
     publish, and a person who may publish cannot forge it here. No event, no change: if it cannot be published, all is rolled back."""
     conn.execute("select set_config('role', 'none', true)")
-    payload: dict[str, JSON] = {
-        "who": user.name,
-        "role": user.role,
-        "what": change.what,
-        "subject": change.subject,
-        "before": _json(change.before),
-        "after": _json(change.after),
-        "details": _json(change.details),
-    }
+    who: dict[str, object] = {"who": user.name, "role": user.role, "what": what, "subject": subject}
+    # Frozen values of the library, times and intervals as JSON.
+    payload: JSON = msgspec.to_builtins({**who, "before": before, "after": after, "details": details})
+    key = subject.encode()[:AUDIT_KEY_BYTES_MAX].decode(errors="ignore") or None
+    record = partial(publish, conn, AUDIT_TOPIC, what, payload, key=key, producer=PRODUCER, namespace=namespace)
     try:
         try:
             with conn.transaction():
-                _publish(conn, change, payload, namespace)
+                record()
         except UnknownTopic:
             create_topic(conn, AUDIT_TOPIC, namespace=namespace)
-            _publish(conn, change, payload, namespace)
+            record()
     except Forbidden as error:
         raise Forbidden(
             f"the change was undone, because it could not be recorded in topic {AUDIT_TOPIC} of namespace {namespace}: {error}. "
             "The console's own role must be the owner of headrace or a node's role: see headrace.grant_node"
         ) from error
-
-
-def _publish(conn: Connection, change: Change, payload: dict[str, JSON], namespace: str) -> None:
-    key = change.subject.encode()[:AUDIT_KEY_BYTES_MAX].decode(errors="ignore") or None
-    publish(conn, AUDIT_TOPIC, change.what, payload, key=key, producer=PRODUCER, namespace=namespace)
-
-
-def _json(value: object) -> JSON:
-    """Any value as JSON: frozen values of the library, times, intervals."""
-    result: JSON = msgspec.to_builtins(value)
-    return result

@@ -7,6 +7,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TypeAlias, TypeVar
+from uuid import UUID
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,18 +17,17 @@ from starlette.types import ASGIApp
 
 from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
-from headrace.web.http.authentication import Authenticator, TokenRights
+from headrace.web.http.authentication import Authenticator
 from headrace.web.http.databases import NOBODY, Database, Databases, client_address
 from headrace.web.http.event_requests import (
     BATCH,
     Hooks,
-    Publication,
     parse_request,
     publish_events,
     publish_request,
     verify_and_map,
 )
-from headrace.web.http.reading import EventQuery, EventStream, LogReader, Start, page_cloudevents, page_json
+from headrace.web.http.reading import EventQuery, EventStream, LogReader, Start
 from headrace.web.http.request import BodyReader, Headers, Problem, problem_of
 from headrace.web.http.settings import IngestSettings
 
@@ -40,7 +40,6 @@ HEALTH_S = 2.0
 
 
 def build_app(targets: Sequence[Target], settings: IngestSettings) -> Starlette:
-    """The application for some databases."""
     ingest = Ingest(targets, settings)
 
     @asynccontextmanager
@@ -49,7 +48,14 @@ def build_app(targets: Sequence[Target], settings: IngestSettings) -> Starlette:
         await ingest.close()
 
     def route(path: str, endpoint: Endpoint, method: str) -> Route:
-        return Route(path, _with_problems(endpoint), methods=[method])
+        @functools.wraps(endpoint)
+        async def answer(request: Request) -> ASGIApp:
+            try:
+                return await endpoint(request)
+            except Exception as error:  # noqa: BLE001 - every error becomes an answer
+                return problem_of(error).response()
+
+        return Route(path, answer, methods=[method])
 
     return Starlette(
         routes=[
@@ -65,8 +71,6 @@ def build_app(targets: Sequence[Target], settings: IngestSettings) -> Starlette:
 
 
 class Ingest:
-    """The endpoints."""
-
     def __init__(self, targets: Sequence[Target], settings: IngestSettings) -> None:
         self._settings = settings
         self._databases = Databases(targets, settings)
@@ -98,7 +102,8 @@ class Ingest:
         if len(self._databases.all) > 1:
             # The token's number differs from shard to shard, and so do its keys.
             token = await self._authenticator.authenticate(authorization, database, address=address)
-        return _created(await publish_request(database, token, topic, event_request))
+        ids, is_replayed = await publish_request(database, token, topic, event_request)
+        return _created(ids, is_replayed=is_replayed)
 
     async def read(self, request: Request) -> ASGIApp:
         topic = request.path_params["topic"]
@@ -115,7 +120,16 @@ class Ingest:
         token.require("read", topic)
         self._authenticator.limit(token).take(1)
         accept = (headers.get("accept") or "").lower()
-        wanted = self._event_query(token, topic, parameters, headers.get("last-event-id"))
+        types = parameters.get("types")
+        wanted = EventQuery(
+            namespace=token.namespace,
+            topic=topic,
+            after=_start(headers.get("last-event-id") or parameters.get("after", "earliest")),
+            limit=int(_number(parameters, "limit", 100, 1, self._settings.read_limit_max)),
+            types=tuple(types.split(",")[:100]) if types else None,
+            granted_types=None if token.event_types is None else tuple(token.event_types),
+            key=parameters.get("key"),
+        )
         reader = self._readers[database]
         wait_s = _number(parameters, "wait_s", 0, 0, self._settings.wait_s_max)
         with ExitStack() as place:
@@ -130,8 +144,10 @@ class Ingest:
             page = await reader.read(wanted, wait_s=wait_s)
         headers_out = {**NO_STORE, "headrace-next": str(page.next)}
         if BATCH in accept:
-            return Response(page_cloudevents(page, topic), headers=headers_out, media_type=BATCH)
-        return Response(page_json(page), headers=headers_out, media_type="application/json")
+            batch = f"[{','.join(event.to_cloudevent(topic) for event in page.events)}]"
+            return Response(batch.encode(), headers=headers_out, media_type=BATCH)
+        body = b'{"events":[' + b",".join(event.json for event in page.events) + f'],"next":{page.next}}}'.encode()
+        return Response(body, headers=headers_out, media_type="application/json")
 
     async def take_webhook(self, request: Request) -> Response:
         namespace = request.path_params.get("namespace", "default")
@@ -144,7 +160,7 @@ class Ingest:
         # After the signature: strangers must not use up the hook's rate.
         self._authenticator.check(("hook", namespace, name), self._settings.rate_per_s).take(1)
         async with self._databases.of_events([event]).connection(namespace) as conn:
-            return _created(Publication(await publish_events(conn, [event], namespace)))
+            return _created(await publish_events(conn, [event], namespace))
 
     async def show_health(self, _request: Request) -> Response:
         """Does every database answer?"""
@@ -170,35 +186,10 @@ class Ingest:
                 continue
         return await ask(last)
 
-    def _event_query(
-        self, token: TokenRights, topic: str, parameters: Mapping[str, str], last_event_id: str | None
-    ) -> EventQuery:
-        types = parameters.get("types")
-        return EventQuery(
-            namespace=token.namespace,
-            topic=topic,
-            after=_start(last_event_id or parameters.get("after", "earliest")),
-            limit=int(_number(parameters, "limit", 100, 1, self._settings.read_limit_max)),
-            types=tuple(types.split(",")[:100]) if types else None,
-            granted_types=None if token.event_types is None else tuple(token.event_types),
-            key=parameters.get("key"),
-        )
 
-
-def _with_problems(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
-    @functools.wraps(endpoint)
-    async def answer(request: Request) -> ASGIApp:
-        try:
-            return await endpoint(request)
-        except Exception as error:  # noqa: BLE001 - every error becomes an answer
-            return problem_of(error).response()
-
-    return answer
-
-
-def _created(publication: Publication) -> Response:
-    headers = {**NO_STORE, "idempotent-replayed": "true"} if publication.is_replayed else NO_STORE
-    return Response(encode({"ids": [str(id) for id in publication.ids]}), 201, headers, media_type="application/json")
+def _created(ids: Sequence[UUID], *, is_replayed: bool = False) -> Response:
+    headers = {**NO_STORE, "idempotent-replayed": "true"} if is_replayed else NO_STORE
+    return Response(encode({"ids": [str(id) for id in ids]}), 201, headers, media_type="application/json")
 
 
 def _address(request: Request) -> str:

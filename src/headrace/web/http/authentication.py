@@ -135,8 +135,11 @@ class Authenticator:
                 "again, or raise readers_per_token_max of the server",
                 1,
             )
-        if self._has_no_place(token.namespace):
-            raise unavailable(f"{self._readers.total()} readers wait already; try again, or raise readers_max")
+        # The last tenth of all places is for namespaces that have less than a tenth.
+        places, total = self._settings.readers_max, self._readers.total()
+        own = sum(count for (namespace, _), count in self._readers.items() if namespace == token.namespace)
+        if total >= places or (total >= places - places // 10 and own >= places // 10):
+            raise unavailable(f"{total} readers wait already; try again, or raise readers_max")
         self._readers[holder] += 1
         try:
             yield
@@ -144,14 +147,6 @@ class Authenticator:
             self._readers[holder] -= 1
             if not self._readers[holder]:
                 del self._readers[holder]
-
-    def _has_no_place(self, namespace: str) -> bool:
-        """True if all places are taken. The last tenth is for namespaces that have less than a tenth."""
-        limit, total = self._settings.readers_max, self._readers.total()
-        if total < limit - limit // 10:
-            return False
-        own = sum(count for (holder, _), count in self._readers.items() if holder == namespace)
-        return total >= limit or own >= limit // 10
 
     async def record_use(self) -> None:
         """Records the last use of the tokens that were used since the last time."""
@@ -166,7 +161,6 @@ class Authenticator:
 
 
 async def _find_tokens(database: Database, digests: Sequence[bytes]) -> dict[bytes, TokenRights]:
-    """The tokens that there are, by their digests."""
     async with database.connection(NOBODY) as conn:
         with map_database_errors():
             cursor = await conn.cursor(row_factory=class_row(TokenRights)).execute(

@@ -118,7 +118,6 @@ def parse_request(
 
 
 def _content_type(value: str | None) -> tuple[str, str]:
-    """The media type and its charset, in lower case."""
     media_type, *parameters = (value or "").lower().split(";")
     pairs = (parameter.strip().partition("=") for parameter in parameters)
     charset = next((text.strip("\"' ") for name, _, text in pairs if name == "charset"), "")
@@ -151,19 +150,15 @@ def _parse_binary(topic: str, headers: Headers, content_type: str, body: bytes) 
     if body and _is_json(content_type or "application/json"):
         attributes["data"] = msgspec.Raw(body)
     elif body and content_type.startswith("text/"):
-        attributes["data"] = _decode_text(body)
+        try:
+            attributes["data"] = body.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidPayload(f"the body is not UTF-8 at byte {error.start}; correct the text") from None
     elif body:
         attributes["data_base64"] = b64encode(body).decode()
     if content_type and content_type != "application/json":
         attributes["datacontenttype"] = content_type
     return from_cloudevent(cast(Mapping[str, JSON], attributes), topic=topic)
-
-
-def _decode_text(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidPayload(f"the body is not UTF-8 at byte {error.start}; correct the text") from None
 
 
 def _parse_plain(topic: str, headers: Headers, query: Mapping[str, str], body: bytes, producer: str) -> tuple[Event, bool]:
@@ -179,12 +174,10 @@ def _parse_plain(topic: str, headers: Headers, query: Mapping[str, str], body: b
         raise InvalidPayload("the body is empty; send JSON, at least null")
     key = query.get("key") or headers.text("event-key")
     event = Event(topic=topic, type=type, payload=payload, key=key, headers=own_headers, producer=producer)
-    return (event, False) if id is None else (msgspec.structs.replace(event, id=_uuid(id)), True)
-
-
-def _uuid(text: str) -> UUID:
+    if id is None:
+        return event, False
     try:
-        return UUID(text)
+        return msgspec.structs.replace(event, id=UUID(id)), True
     except ValueError:
         raise Problem(422, "the event id is not a UUID; send one, or an Idempotency-Key with any text", error="Invalid") from None
 
@@ -213,21 +206,18 @@ def _idempotency_key(headers: Headers) -> str | None:
     return key
 
 
-@dataclass(frozen=True)
-class Publication:
-    """The ids of the events, and whether an earlier request has published them."""
-
-    ids: Sequence[UUID]
-    is_replayed: bool = False
-
-
-async def publish_request(database: Database, token: TokenRights, topic: str, request: EventRequest) -> Publication:
-    """Publishes the events of a request and commits."""
+async def publish_request(
+    database: Database, token: TokenRights, topic: str, request: EventRequest
+) -> tuple[Sequence[UUID], bool]:
+    """Publishes the events of a request and commits; returns their ids, and whether an earlier request has published them."""
     if request.idempotency_key is None:
         async with database.connection(token.namespace) as conn:
-            return Publication(await publish_events(conn, request.events, token.namespace))
+            return await publish_events(conn, request.events, token.namespace), False
     digest = request.digest(topic)
-    events = request.events_under_key(key_scope(token), digest)
+    # Keys of two tokens have nothing to do with each other. With the digest, because otherwise the holder of another token could take the
+    # ids of a request beforehand, which would then count as a repetition.
+    scope = f"idempotency-key {token.namespace} {token.token_id} {token.digest.hex()}"
+    events = request.events_under_key(scope, digest)
     # One statement, which is a transaction of its own.
     parameters = (
         token.token_id,
@@ -239,13 +229,7 @@ async def publish_request(database: Database, token: TokenRights, topic: str, re
         with map_database_errors():
             row = await (await conn.execute("select headrace.publish_once(%s, %s, %s, %s::text::jsonb)", parameters)).fetchone()
     first_ids = row and row[0]
-    return Publication([event.id for event in events]) if first_ids is None else Publication(first_ids, is_replayed=True)
-
-
-def key_scope(token: TokenRights) -> str:
-    """Keys of two tokens have nothing to do with each other. With the digest, because otherwise the holder of another token could take
-    the ids of a request beforehand, which would then count as a repetition."""
-    return f"idempotency-key {token.namespace} {token.token_id} {token.digest.hex()}"
+    return ([event.id for event in events], False) if first_ids is None else (first_ids, True)
 
 
 async def publish_events(conn: AsyncConnection, events: Sequence[Event], namespace: str) -> list[UUID]:
@@ -278,8 +262,6 @@ class ServedHook(Hook):
 
 @dataclass(frozen=True)
 class ReadyHook:
-    """A hook with its scheme, its mapping and its secrets."""
-
     hook: ServedHook
     scheme: SignatureScheme
     mapping: EventMapping
@@ -297,7 +279,16 @@ class Hooks:
 
         async def look_up() -> ReadyHook | None:
             hook = await _find_hook(database, namespace, name)
-            return None if hook is None else _ready_hook(hook)
+            if hook is None:
+                return None
+            try:
+                scheme, mapping = SCHEMES.load(hook.scheme), parse_mapping(hook.scheme, hook.mapping)
+            except PackageMissing as error:
+                # The message names packages of the server, which are nothing to whoever sent the request.
+                logger.error("hook %s/%s: %s", hook.namespace, hook.hook, error)
+                reason = "the server cannot check the signatures of this hook; its log names what is missing"
+                raise unavailable(reason) from None
+            return ReadyHook(hook, scheme, mapping, _read_secrets(hook))
 
         ready = await self._hooks.get((database.target.name, namespace, name), look_up, address=address)
         if ready is None or not ready.hook.active:
@@ -305,16 +296,6 @@ class Hooks:
         if not ready.secrets:
             raise unavailable("the server has no secret for this hook; its log names what is missing")
         return ready
-
-
-def _ready_hook(hook: ServedHook) -> ReadyHook:
-    try:
-        scheme, mapping = SCHEMES.load(hook.scheme), parse_mapping(hook.scheme, hook.mapping)
-    except PackageMissing as error:
-        # The message names packages of the server, which are nothing to whoever sent the request.
-        logger.error("hook %s/%s: %s", hook.namespace, hook.hook, error)
-        raise unavailable("the server cannot check the signatures of this hook; its log names what is missing") from None
-    return ReadyHook(hook, scheme, mapping, _read_secrets(hook))
 
 
 async def _find_hook(database: Database, namespace: str, name: str) -> ServedHook | None:
@@ -345,19 +326,15 @@ def verify_and_map(ready: ReadyHook, headers: Headers, query: dict[str, str], bo
     hook = ready.hook
     ready.scheme.verify(ready.secrets, headers.get, body, window_s=hook.window_s)
     webhook = Webhook(hook.hook, headers.get, query.get, _json_body(headers, body))
-    mapped = ready.mapping.apply(webhook)
+    type, key, id, payload = ready.mapping.apply(webhook)
     event_headers = {name: value for name in _TRACE if (value := headers.text(name))}
     source = f"/hooks/{hook.namespace}/{hook.hook}"
-    if mapped.id is not None:
-        event_headers["webhook_id"] = mapped.id
-    event = Event(
-        topic=hook.topic, type=mapped.type, payload=mapped.payload, key=mapped.key, headers=event_headers, producer=source
-    )
+    if id is not None:
+        event_headers["webhook_id"] = id
+    event = Event(topic=hook.topic, type=type, payload=payload, key=key, headers=event_headers, producer=source)
     # Derived from a random key of the hook, too: no other sender and no holder of a token can take the id of a webhook's event beforehand,
     # which would then count as a repetition.
-    return (
-        event if mapped.id is None else msgspec.structs.replace(event, id=derive_event_id(f"{source} {hook.id_key}", mapped.id))
-    )
+    return event if id is None else msgspec.structs.replace(event, id=derive_event_id(f"{source} {hook.id_key}", id))
 
 
 def _json_body(headers: Headers, body: bytes) -> bytes:

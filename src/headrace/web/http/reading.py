@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal, TypeAlias, cast
 
 import msgspec
@@ -155,7 +156,7 @@ class LogTail:
             return None
         events: list[ReadEvent] = []
         chars = 0
-        for event in self._events[bisect_right(self._events, wanted.after, key=_position) :]:
+        for event in self._events[bisect_right(self._events, wanted.after, key=attrgetter("position")) :]:
             if wanted.accepts(event):
                 if events and (len(events) == wanted.limit or chars + len(event.payload) > PAGE_CHARS):
                     return EventPage(events, events[-1].position, is_at_end=False)
@@ -206,10 +207,6 @@ class LogTail:
     def _announce(self) -> None:
         change, self.change = self.change, asyncio.Event()
         change.set()
-
-
-def _position(event: ReadEvent) -> int:
-    return event.position
 
 
 class LogReader:
@@ -329,22 +326,6 @@ def _check_range(after: int, oldest: int, newest: int) -> None:
         )
 
 
-def page_json(page: EventPage) -> bytes:
-    """An answer to GET."""
-    return b'{"events":[' + b",".join(event.json for event in page.events) + f'],"next":{page.next}}}'.encode()
-
-
-def page_cloudevents(page: EventPage, topic: str) -> bytes:
-    """An answer to GET as a batch of CloudEvents."""
-    return ("[" + ",".join(event.to_cloudevent(topic) for event in page.events) + "]").encode()
-
-
-def problem_event(error: Problem) -> bytes:
-    """An error inside an event stream, whose status has been sent already."""
-    data = encode({"status": error.status, "error": error.error, "detail": error.detail})
-    return f"event: problem\ndata: {data}\n\n".encode()
-
-
 HEARTBEAT_S = 15.0
 """A comment is sent after this time without an event: proxies close connections that say nothing."""
 SEND_S = 30.0
@@ -399,7 +380,9 @@ class EventStream:
         except TimeoutError:
             return  # The client takes nothing.
         except Problem as error:
-            await _send_body(send, problem_event(error))
+            # The status has been sent already.
+            data = encode({"status": error.status, "error": error.error, "detail": error.detail})
+            await _send_body(send, f"event: problem\ndata: {data}\n\n".encode())
         await _send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _next_page(self, page: EventPage) -> EventPage:

@@ -68,8 +68,6 @@ _STATUSES: tuple[tuple[type[HeadraceError], int], ...] = (
 
 
 class Problem(Exception):
-    """An answer that is an error."""
-
     def __init__(self, status: int, detail: str, *, error: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status = status
@@ -169,8 +167,6 @@ class Headers:
 
 
 class BodyReader:
-    """Reads the bodies of one process."""
-
     def __init__(self, settings: IngestSettings) -> None:
         self._settings = settings
         self._buffered: Counter[Hashable] = Counter()
@@ -200,7 +196,8 @@ class BodyReader:
                     held += len(chunk)
                     self._buffered[sender] += len(chunk)
                     chunks.append(chunk)
-                    if self._is_full(sender):
+                    total, maximum = self._buffered.total(), self._settings.buffered_bytes_max
+                    if total > maximum or (total > 0.75 * maximum and self._buffered[sender] > SMALL_PART * maximum):
                         raise unavailable("the server receives too many large requests now; nothing was published, try again")
         except TimeoutError:
             raise Problem(
@@ -215,10 +212,6 @@ class BodyReader:
         if size > limit:
             raise self._too_large(f"{size} or more")
         return b"".join(chunks)
-
-    def _is_full(self, sender: Hashable) -> bool:
-        limit, total = self._settings.buffered_bytes_max, self._buffered.total()
-        return total > limit or (total > 0.75 * limit and self._buffered[sender] > SMALL_PART * limit)
 
     def _too_large(self, size: str) -> Problem:
         return Problem(

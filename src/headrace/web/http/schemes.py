@@ -18,7 +18,6 @@ a type needs all of its fields."""
 
 from __future__ import annotations
 
-import binascii
 import hmac
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -181,15 +180,9 @@ def wrong_signature(name: str) -> InvalidSignature:
 
 def _is_signed(secrets: Sequence[str], signed: bytes, signatures: Sequence[str]) -> bool:
     """Is one of the signatures, in hexadecimal, an HMAC-SHA256 by one of the secrets?"""
-    digests = [hmac.new(secret.encode(), signed, sha256).digest() for secret in secrets]
-    return any(hmac.compare_digest(digest, sent) for sent in map(_unhex, signatures[:10]) for digest in digests)
-
-
-def _unhex(signature: str) -> bytes:
-    try:
-        return binascii.unhexlify(signature.strip())
-    except ValueError:
-        return b""
+    digests = [hmac.new(secret.encode(), signed, sha256).hexdigest().encode() for secret in secrets]
+    sent = [signature.strip().lower().encode() for signature in signatures[:10]]
+    return any(hmac.compare_digest(digest, own) for own in sent for digest in digests)
 
 
 @dataclass(frozen=True)
@@ -204,26 +197,14 @@ class Webhook:
 
 
 @dataclass(frozen=True)
-class MappedEvent:
-    """What a mapping makes of a request."""
-
-    type: str
-    key: str | None
-    id: str | None
-    payload: RawJSON
-
-
-@dataclass(frozen=True)
 class EventMapping:
-    """The templates of a hook."""
-
     type: str
     key: str | None = None
     id: str | None = None
     payload: str = "{body}"
 
-    def apply(self, webhook: Webhook) -> MappedEvent:
-        """Raises InvalidHook if the request lacks what the mapping needs, InvalidPayload if its body is not JSON."""
+    def apply(self, webhook: Webhook) -> tuple[str, str | None, str | None, RawJSON]:
+        """Type, key, id and payload of the event. Raises InvalidHook if the request lacks what the mapping needs, InvalidPayload if its body is not JSON."""
         tree = decode(webhook.body)
 
         def fill(template: str) -> str | None:
@@ -234,12 +215,7 @@ class EventMapping:
             raise InvalidHook(
                 f"the request has not all fields of the type {self.type}; change the mapping, or give defaults as in {{…|none}}"
             )
-        return MappedEvent(
-            type,
-            fill(self.key) if self.key else None,
-            fill(self.id) if self.id else None,
-            self._payload(webhook),
-        )
+        return type, fill(self.key) if self.key else None, fill(self.id) if self.id else None, self._payload(webhook)
 
     def _payload(self, webhook: Webhook) -> RawJSON:
         (body,) = parse_template(self.payload, PAYLOAD_PLACEHOLDERS).placeholders

@@ -45,16 +45,14 @@ class HeadTimeoutProtocol(H11Protocol):
         # A line per request, or per bad one, would let a flood fill the disk.
         self.access_log = False
         self.logger = _protocol_logger
-
-    _head_timer: asyncio.TimerHandle | None = None
-    _write_timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS_MAX or self._has_too_many(CONNECTIONS_PER_ADDRESS_MAX):
             transport.abort()
         else:
-            self._head_timer = self.loop.call_later(HEAD_S, transport.abort)
+            self._timers["head"] = self.loop.call_later(HEAD_S, transport.abort)
 
     def _has_too_many(self, count_max: int) -> bool:
         """True if this client's address holds more connections than that."""
@@ -68,38 +66,32 @@ class HeadTimeoutProtocol(H11Protocol):
         super().data_received(data)
         is_in_request = self.cycle is not None and not self.cycle.response_complete
         if is_in_request:
-            self._stop_timer()
-        elif self._head_timer is None and not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+            self._stop_timer("head")
+        elif "head" not in self._timers and not self.transport.is_closing():
+            self._timers["head"] = self.loop.call_later(HEAD_S, self.transport.abort)
 
     def on_response_complete(self) -> None:
         # From here to the first byte of the next request, uvicorn's own timer runs.
-        self._stop_timer()
+        self._stop_timer("head")
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        self._stop_write_timer()
+        self._stop_timer("head")
+        self._stop_timer("write")
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stop_write_timer()
-        self._write_timer = self.loop.call_later(WRITE_S, self.transport.abort)
+        self._stop_timer("write")
+        self._timers["write"] = self.loop.call_later(WRITE_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._stop_write_timer()
+        self._stop_timer("write")
         super().resume_writing()
 
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+    def _stop_timer(self, what: str) -> None:
+        if timer := self._timers.pop(what, None):
+            timer.cancel()
 
 
 @asynccontextmanager

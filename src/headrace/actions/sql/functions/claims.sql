@@ -18,9 +18,7 @@ create or replace function headrace.claim_actions(
     p_caller    headrace_internal.caller default current_user
 ) returns table (msg_id bigint, read_ct integer, message text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 -- A sort that cannot be avoided has such a high cost that the statement would be JIT-compiled.
 set jit = off
 as $$
@@ -124,9 +122,7 @@ create or replace function headrace.claim_ordered_actions(
     p_caller    headrace_internal.caller default current_user
 ) returns table (msg_id bigint, read_ct integer, message text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 -- A sort that cannot be avoided has such a high cost that the statement would be JIT-compiled.
 set jit = off
 -- The places of many due actions fit into a hash table.
@@ -187,9 +183,7 @@ create or replace function headrace.claim_retried_action(
     p_caller    headrace_internal.caller default current_user
 ) returns table (msg_id bigint, read_ct integer, message text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 -- A sort that cannot be avoided has such a high cost that the statement would be JIT-compiled.
 set jit = off
 as $$

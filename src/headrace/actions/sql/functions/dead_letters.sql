@@ -51,9 +51,7 @@ create or replace function headrace.count_dead_letters(
     kind text, source text, name text, reason text, error_group text, dead bigint, marked bigint, is_more boolean, first_at timestamptz,
     last_at timestamptz, example_id text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
@@ -159,9 +157,7 @@ create or replace function headrace.read_dead_letters(
     place bigint, id text, original_id uuid, name text, key text, payload jsonb, edited boolean, state text, reason text, error text,
     attempts integer, buried_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);

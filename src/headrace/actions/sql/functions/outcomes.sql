@@ -13,10 +13,7 @@ create or replace function headrace.ack_actions(
     p_caller      headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 declare
     v_queue text;
@@ -221,14 +218,10 @@ $$;
 -- Locks: the rows, skip locked: another node deletes them. Indexes: action_result_age, attempt_age, whatever the statistics say.
 -- Calls: trim_unique_actions.
 create or replace function headrace_internal.trim_results(
-    p_keep  interval default '30 days',
-    p_piece integer default 10000,
-    p_time_max  interval default '1 second'
+    p_keep interval default '30 days', p_piece integer default 10000, p_time_max interval default '1 second'
 ) returns integer
 language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_before  timestamptz := headrace.clock() - p_keep;

@@ -16,17 +16,14 @@ end
 $$;
 
 -- Is an action paused, by its name or with the whole queue? Index: pause_pkey.
--- Calls: unpaused_actions.
+-- Calls: unpaused_actions, current_namespace.
 create or replace function headrace.is_paused(
     p_action text, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns boolean
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'any', p_namespace);
-begin
-    return cardinality(headrace_internal.unpaused_actions(v_namespace, array[p_action])) = 0;
-end
+    select headrace_internal.authorize(p_caller, 'any', p_namespace);
+    select cardinality(headrace_internal.unpaused_actions(headrace.current_namespace(p_namespace), array[p_action])) = 0
 $$;
 
 -- Returns by how many seconds the due time of a held action is postponed: 50 years. An action is held while its rule or its name is paused;
@@ -44,8 +41,7 @@ $$;
 create or replace function headrace_internal.hold_paused_actions(p_namespace text) returns void
 language plpgsql volatile
 -- Otherwise the planner may compare every row of the queue with every ctid.
-set enable_seqscan = off
-set jit = off
+set enable_seqscan = off set jit = off
 as $$
 declare
     v_paused text[];
@@ -122,6 +118,8 @@ language plpgsql stable
 as $$
 declare
     v_is_known boolean;
+    v_id       integer;
+    v_topic_id integer;
 begin
     if p_kind = 'consumer' then
         if position('/' in p_name) = 0 then
@@ -130,33 +128,21 @@ begin
         end if;
         consumer_id := headrace_internal.consumer_id(
             substring(p_name from '^(.*)/[^/]*$'), substring(p_name from '[^/]*$'), p_namespace);
-    elsif p_kind = 'rule' then
-        select r.rule_id into rule_id from headrace_internal.rule r where r.namespace = p_namespace and r.rule = p_name;
-        if rule_id is null then
-            raise exception 'there is no rule "%" in namespace "%"', p_name, p_namespace
-                using errcode = 'HR120', hint = 'See: select rule from headrace.rule.';
+    elsif p_kind in ('rule', 'correlator', 'relay') then
+        execute format('select d.%I, d.topic_id from headrace_internal.%I d where d.namespace = $1 and d.%2$I = $2', p_kind || '_id', p_kind)
+        into v_id, v_topic_id using p_namespace, p_name;
+        if v_id is null then
+            raise exception 'there is no % "%" in namespace "%"', p_kind, p_name, p_namespace
+                using errcode = case p_kind when 'rule' then 'HR120' when 'correlator' then 'HR122' else 'HR123' end,
+                    hint = format('See: select %1$s from headrace.%1$s.', p_kind);
         end if;
-    elsif p_kind = 'correlator' then
-        if not exists (select from headrace_internal.correlator c where c.namespace = p_namespace and c.correlator = p_name) then
-            raise exception 'there is no correlator "%" in namespace "%"', p_name, p_namespace
-                using errcode = 'HR122', hint = 'See: select correlator from headrace.correlator.';
-        end if;
-        select o.consumer_id into consumer_id
-        from headrace_internal.correlator c
-        join headrace_internal.consumer o on o.topic_id = c.topic_id and o.consumer = 'headrace.correlator.' || c.correlator
-        where c.namespace = p_namespace and c.correlator = p_name;
-        if consumer_id is null then
+        rule_id := case p_kind when 'rule' then v_id end;
+        select c.consumer_id into consumer_id from headrace_internal.consumer c
+        where c.topic_id = v_topic_id
+            and c.consumer = case p_kind when 'correlator' then 'headrace.correlator.' when 'relay' then 'relay.' end || p_name;
+        if p_kind = 'correlator' and consumer_id is null then
             raise exception 'correlator "%" is not active', p_name
                 using errcode = 'HR200', hint = 'It reads no events. Activate it: headrace correlator alter NAME --active.';
-        end if;
-    elsif p_kind = 'relay' then
-        select c.consumer_id into consumer_id
-        from headrace_internal.relay r
-        join headrace_internal.consumer c on c.topic_id = r.topic_id and c.consumer = 'relay.' || r.relay
-        where r.namespace = p_namespace and r.relay = p_name;
-        if consumer_id is null then
-            raise exception 'there is no relay "%" in namespace "%"', p_name, p_namespace
-                using errcode = 'HR123', hint = 'See: select relay from headrace.relay.';
         end if;
     elsif p_kind = 'action' then
         execute format($sql$

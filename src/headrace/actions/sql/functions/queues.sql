@@ -94,17 +94,14 @@ end
 $$;
 
 -- Returns the name of a namespace's action queue in pgmq, for the owner's own queries. Takes any level.
--- Calls: queue_of.
+-- Calls: queue_of, current_namespace.
 create or replace function headrace.queue_name(
     p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns text
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'any', p_namespace);
-begin
-    return headrace_internal.queue_of(v_namespace);
-end
+    select headrace_internal.authorize(p_caller, 'any', p_namespace);
+    select headrace_internal.queue_of(headrace.current_namespace(p_namespace))
 $$;
 
 -- Returns the tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both; none without a queue.
@@ -160,9 +157,7 @@ create or replace function headrace.queue_is_empty(
     p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);

@@ -79,7 +79,7 @@ $$;
 -- redrive was asked for; discarded by the handler (p_discard), and they follow too; or dead again together with the events that wait
 -- behind it. The error is recorded
 -- after the handler's transaction was rolled back, so a letter that another node has ended meanwhile is left alone.
--- Locks: the letter, for update, and the letters behind it. Index: dead_letter_held. Calls: headrace_internal.release_behind.
+-- Locks: the letter, for update, and the letters behind it. Index: dead_letter_held.
 -- Calls: release_behind.
 create or replace function headrace.end_redrive(
     p_dead_letter_id bigint, p_error text, p_traceback text default null, p_discard boolean default false,
@@ -163,10 +163,7 @@ begin
                 -- As in headrace.claim_events.
                 and (age(k.xmax) > 0 or headrace_internal.transaction_status(k.xmax) in ('committed', 'aborted'))
             for no key update;
-            dead_letter_id := v_letter.dead_letter_id;
-            partition := v_letter.partition;
-            position := v_letter.position;
-            return next;
+            return query select v_letter.dead_letter_id, v_letter.partition, v_letter.position;
             exit;
         end if;
     end loop;
@@ -197,14 +194,7 @@ begin
     end if;
     execute format('select $1, l.* from headrace_internal.%I l where l.position = $2', 'log_' || v_letter.topic_id)
     into v_event using v_letter.topic, v_letter.position;
-    v_event.topic := v_letter.topic;
-    v_event.position := v_letter.position;
-    v_event.partition := v_letter.partition;
-    v_event.event_id := v_letter.event_id;
-    v_event.type := v_letter.type;
-    v_event.key := v_letter.key;
-    v_event.payload := v_letter.payload;
-    v_event.headers := v_letter.headers;
+    v_event := jsonb_populate_record(v_event, to_jsonb(v_letter));
     v_event.emitted_at := coalesce(v_event.emitted_at, v_letter.buried_at);
     v_event.appended_at := coalesce(v_event.appended_at, v_letter.buried_at);
     return next v_event;
@@ -239,7 +229,7 @@ $$;
 -- Discards dead letters of a consumer: all, or one position. They are kept with the state 'discarded', and the events that wait behind
 -- them are handled, in order. Returns how many were discarded.
 -- Locks: the letters, for update, in the order of their positions: it waits for batches that hold events back behind them. Index:
--- dead_letter_held. Calls: headrace_internal.release_behind.
+-- dead_letter_held.
 -- Calls: consumer_id, release_behind, notify.
 create or replace function headrace.discard(
     p_topic text, p_consumer text, p_position bigint default null, p_namespace text default null,

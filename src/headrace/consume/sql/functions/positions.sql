@@ -108,9 +108,7 @@ create or replace function headrace.skip_event(
     p_caller headrace_internal.caller default current_user
 ) returns table (partition integer, "position" bigint, event_id uuid, type text, key text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -30,11 +30,7 @@ $$;
 -- Rejects an event that exceeds a limit: raises HR300 … HR306 and never returns false. The numbers are those of headrace.core.
 -- Calls: json_depth, json_number_too_big.
 create or replace function headrace.event_within_limits(
-    p_type     text,
-    p_key      text,
-    p_payload  jsonb,
-    p_headers  jsonb,
-    p_producer text default null
+    p_type text, p_key text, p_payload jsonb, p_headers jsonb, p_producer text default null
 ) returns boolean
 language plpgsql immutable parallel safe
 as $$

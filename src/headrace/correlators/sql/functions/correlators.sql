@@ -1,36 +1,30 @@
 -- Returns the actions and event types of a correlator's outputs that are not registered in the namespace, in words; null if all are.
 create or replace function headrace_internal.unknown_outputs(p_namespace text, p_outputs jsonb) returns text
-language plpgsql stable
+language sql stable
 as $$
-begin
-    return (
-        select nullif(string_agg(u.unknown, ' and ' order by u.token), '')
-        from (
-            select o.key as token, case
-                when o.value ? 'action' and not exists (select from headrace_internal.action a
-                    where a.namespace = p_namespace and a.action = o.value ->> 'action')
-                then format('action "%s" is not registered', o.value ->> 'action')
-                when o.value ? 'event' and not exists (select from headrace_internal.event_type e
-                    where e.namespace = p_namespace and e.event_type = o.value ->> 'event')
-                then format('event type "%s" is not registered', o.value ->> 'event') end as unknown
-            from jsonb_each(p_outputs) o
-        ) u
-    );
-end
+    select nullif(string_agg(case
+        when o.value ? 'action' and not exists (select from headrace_internal.action a
+            where a.namespace = p_namespace and a.action = o.value ->> 'action')
+        then format('action "%s" is not registered', o.value ->> 'action')
+        when o.value ? 'event' and not exists (select from headrace_internal.event_type e
+            where e.namespace = p_namespace and e.event_type = o.value ->> 'event')
+        then format('event type "%s" is not registered', o.value ->> 'event') end, ' and ' order by o.key), '')
+    from jsonb_each(p_outputs) o
 $$;
 
--- Rejects outputs that are not of the form {"token": {"action": …} or {"event": …, "topic": …}} (HR342). Their topics must exist
+-- Rejects a correlator with outputs that are not of the form {"token": {"action": …} or {"event": …, "topic": …}} (HR342). Their topics must exist
 -- (HR101), and their tokens occur in the pattern's text. A token that occurs there but is never pushed is found when a node compiles the
 -- pattern, and the correlator is marked invalid. So is a pattern that pushes nothing: only the compiler can say where it is malformed.
--- Calls: refuse_reserved_topic, topic_id.
-create or replace function headrace_internal.check_outputs(p_namespace text, p_pattern text, p_outputs jsonb) returns void
+-- Reports the outputs' names that are not registered.
+-- Calls: refuse_reserved_topic, topic_id, check_names, unknown_outputs.
+create or replace function headrace_internal.check_correlator(p_correlator headrace_internal.correlator) returns void
 language plpgsql stable
 as $$
 declare
     v_output record;
     v_wrong  text;
 begin
-    for v_output in select o.key as token, o.value from jsonb_each(p_outputs) o loop
+    for v_output in select o.key as token, o.value from jsonb_each(p_correlator.outputs) o loop
         if jsonb_typeof(v_output.value) <> 'object' or (v_output.value ? 'action') = (v_output.value ? 'event') then
             v_wrong := 'is neither an action nor an event';
         elsif coalesce(v_output.value ->> 'action', v_output.value ->> 'event', '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$' then
@@ -50,47 +44,21 @@ begin
         end if;
         if v_output.value ? 'event' then
             perform headrace_internal.refuse_reserved_topic(v_output.value ->> 'topic');
-            perform headrace.topic_id(v_output.value ->> 'topic', p_namespace);
+            perform headrace.topic_id(v_output.value ->> 'topic', p_correlator.namespace);
         end if;
-        if p_pattern ~ '\mpush\M' and strpos(p_pattern, v_output.token) = 0 then
+        if p_correlator.pattern ~ '\mpush\M' and strpos(p_correlator.pattern, v_output.token) = 0 then
             raise exception 'output "%" is of a token that the pattern does not push', v_output.token using errcode = 'HR342',
                 hint = format('Write push(%s) {…} in the pattern, correct the token, or remove the output.', v_output.token);
         end if;
     end loop;
+    perform headrace_internal.check_names(p_correlator.namespace, format('namespace "%s": ', p_correlator.namespace)
+        || headrace_internal.unknown_outputs(p_correlator.namespace, p_correlator.outputs), 'correlator');
 end
 $$;
 
--- Before a correlator is written: finds its topic (HR101), checks its outputs, and counts a change of its definition as a new version.
--- Name and topic stay: another topic is another correlator.
--- Calls: is_same_definition, topic_id, check_outputs, check_names, unknown_outputs.
-create or replace function headrace_internal.correlator_written() returns trigger
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-begin
-    if tg_op = 'UPDATE' then
-        if (new.namespace, new.correlator, new.topic) is distinct from (old.namespace, old.correlator, old.topic) then
-            raise exception 'correlator "%" keeps its name and its topic', old.correlator
-                using errcode = 'HR222', hint = 'Drop it, and create another one.';
-        end if;
-        if headrace_internal.is_same_definition(to_jsonb(old), to_jsonb(new)) then
-            new.topic_id := old.topic_id;
-            return new;
-        end if;
-    end if;
-    new.topic_id := headrace.topic_id(new.topic, new.namespace);
-    perform headrace_internal.check_outputs(new.namespace, new.pattern, new.outputs);
-    perform headrace_internal.check_names(new.namespace,
-        format('namespace "%s": ', new.namespace) || headrace_internal.unknown_outputs(new.namespace, new.outputs), 'correlator');
-    new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
-    new.status := 'pending';
-    new.error := null;
-    new.since_position := null;
-    return new;
-end
-$$;
-
+-- A change is a new version.
 create or replace trigger correlator_written before insert or update on headrace_internal.correlator
-for each row execute function headrace_internal.correlator_written();
+for each row execute function headrace_internal.definition_written();
 
 -- After a correlator was written: records the new version and notifies the compilers. A deleted correlator ends at once, together
 -- with its consumer, after a running batch. A correlator that is dropped with its topic leaves no version. Runs as the owner.

@@ -71,9 +71,7 @@ $$;
 -- Calls: log_clock.
 create or replace function headrace_internal.forget_instances(p_max integer default 100000) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_correlator record;

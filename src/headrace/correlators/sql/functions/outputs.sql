@@ -8,10 +8,7 @@
 create or replace function headrace_internal.correlated(p_version_id bigint, p_ids bigint[], p_becomes text)
 returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz, trace jsonb)
 language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_topic_id integer := (select v.topic_id from headrace_internal.correlator_version v where v.version_id = p_version_id);
@@ -151,9 +148,7 @@ create or replace function headrace_internal.deliver_correlations(
     p_captured   text[] default null
 ) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_version record;

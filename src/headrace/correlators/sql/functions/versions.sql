@@ -1,13 +1,7 @@
 -- Activates a compiled version after a position, in the transaction that began the compilation.
 -- p_table: {compiled, classifier, simple, symbols, rows, marks, idle, tokens}.
 create or replace function headrace_internal.start_correlator(
-    p_version_id bigint,
-    p_position   bigint,
-    p_canonical  text,
-    p_warning    text,
-    p_table      jsonb,
-    p_carried    bigint,
-    p_restarted  bigint
+    p_version_id bigint, p_position bigint, p_canonical text, p_warning text, p_table jsonb, p_carried bigint, p_restarted bigint
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -9,13 +9,10 @@ create or replace function headrace_internal.record_failure(
     p_backoff_s     double precision default 1,
     p_backoff_max_s double precision default 300
 ) returns timestamptz
-language plpgsql volatile
+language sql volatile
 -- The caller's session may have any.
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_retry_at timestamptz;
-begin
     insert into headrace_internal.failure as f (kind, namespace, name, error, retry_at)
     values (p_kind, coalesce(p_namespace, ''), p_name, left(p_error, 10000),
         headrace.clock() + make_interval(secs => (0.5 + random() / 2) * least(p_backoff_s, p_backoff_max_s)))
@@ -23,9 +20,7 @@ begin
     set error = excluded.error, failures = f.failures + 1, last_at = excluded.last_at,
         retry_at = headrace.clock() + make_interval(
             secs => (0.5 + random() / 2) * least(p_backoff_max_s, p_backoff_s * 2 ^ least(f.failures, 30)))
-    returning f.retry_at into v_retry_at;
-    return v_retry_at;
-end
+    returning f.retry_at
 $$;
 
 -- Forgets the failure of a unit that has succeeded. True if there was one. Cheap without one: an index probe that locks nothing.

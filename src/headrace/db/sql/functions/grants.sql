@@ -120,22 +120,14 @@ $$;
 -- grants call for: functions and views, never a table.
 -- Calls: apply_grants.
 create or replace function headrace_internal.secure() returns void
-language plpgsql volatile
+language sql volatile
 as $$
-declare
-    v_role regrole;
-begin
     revoke all on schema headrace, headrace_internal from public;
     revoke all on all functions in schema headrace, headrace_internal from public;
     revoke all on all tables in schema headrace, headrace_internal from public;
-    for v_role in
-        select g.role from (
-            select g.role from headrace_internal.namespace_grant g union select n.role from headrace_internal.node_role n) g
-        join pg_roles r on r.oid = g.role
-    loop
-        perform headrace_internal.apply_grants(v_role);
-    end loop;
-end
+    select headrace_internal.apply_grants(g.role)
+    from (select g.role from headrace_internal.namespace_grant g union select n.role from headrace_internal.node_role n) g
+    join pg_roles r on r.oid = g.role;
 $$;
 
 -- Returns the role of a name; raises HR132 if it does not exist.
@@ -157,49 +149,41 @@ $$;
 -- Give an application's role one namespace, and make it the default of its sessions: alter role … set headrace.namespace = …
 -- Calls: namespace_exists, existing_role, apply_grants.
 create or replace function headrace.grant_namespace(p_role text, p_namespace text, p_level text) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
+language sql volatile set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.namespace_exists(p_namespace);
+    select headrace_internal.namespace_exists(p_namespace);
     insert into headrace_internal.namespace_grant (role, namespace, level)
     values (headrace_internal.existing_role(p_role), p_namespace, p_level)
     on conflict on constraint namespace_grant_pkey do nothing;
-    perform headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
-end
+    select headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
 $$;
 
 -- Revokes a level in a namespace from a role; all levels if p_level is null.
 -- Calls: existing_role, apply_grants.
 create or replace function headrace.revoke_namespace(p_role text, p_namespace text, p_level text default null) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
+language sql volatile set search_path = pg_catalog, pg_temp
 as $$
-begin
     delete from headrace_internal.namespace_grant g
     where g.role = headrace_internal.existing_role(p_role) and g.namespace = p_namespace and g.level = coalesce(p_level, g.level);
-    perform headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
-end
+    select headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
 $$;
 
 -- Lets a role run the loops of a node for every namespace: sequencer, rules, correlators, schedules, maintenance. It reads and writes
 -- the data of all namespaces, but it is neither superuser nor owner. Only the owner may call it.
 -- Calls: existing_role, apply_grants.
 create or replace function headrace.grant_node(p_role text) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
+language sql volatile set search_path = pg_catalog, pg_temp
 as $$
-begin
     insert into headrace_internal.node_role (role) values (headrace_internal.existing_role(p_role))
     on conflict on constraint node_role_pkey do nothing;
-    perform headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
-end
+    select headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
 $$;
 
 -- Takes from a role the right to run the loops of a node; its levels in namespaces stay. Only the owner may call it.
 -- Calls: existing_role, apply_grants.
 create or replace function headrace.revoke_node(p_role text) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
+language sql volatile set search_path = pg_catalog, pg_temp
 as $$
-begin
     delete from headrace_internal.node_role n where n.role = headrace_internal.existing_role(p_role);
-    perform headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
-end
+    select headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
 $$;

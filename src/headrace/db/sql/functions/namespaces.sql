@@ -40,7 +40,6 @@ declare
     v_topics text;
     v_queue  regclass;
     v_holds  boolean;
-    v_role   regrole;
 begin
     perform headrace_internal.require_read_committed('headrace.drop_namespace');
     perform headrace_internal.namespace_exists(p_namespace);
@@ -63,11 +62,8 @@ begin
                 using errcode = 'HR232', hint = 'Handle or purge them first.';
         end if;
     end loop;
-    for v_role in
-        select distinct g.role from headrace_internal.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace
-    loop
-        perform headrace.revoke_namespace(v_role::text, p_namespace);
-    end loop;
+    perform headrace.revoke_namespace(g.role::text, p_namespace)
+    from (select distinct g.role from headrace_internal.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace) g;
     delete from headrace_internal.namespace n where n.namespace = p_namespace;
 end
 $$;

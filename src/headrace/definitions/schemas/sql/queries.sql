@@ -5,23 +5,15 @@ from headrace.event_schema
 where namespace = headrace.current_namespace(%(namespace)s) and validation <> 'off'
 order by event_type;
 
--- name: correlators
--- Selects the correlators of a namespace: which event types they read is in their patterns.
-select correlator, topic, key, pattern from headrace.correlator
-where namespace = headrace.current_namespace(%(namespace)s)
-order by correlator;
-
--- name: relays
--- Selects the relays of a namespace: which event types they read is in their conditions.
-select relay, topic, condition, mapping from headrace.relay
-where namespace = headrace.current_namespace(%(namespace)s)
-order by relay;
-
--- name: rules
--- Selects the rules of an event type, in all topics.
-select rule, topic, condition from headrace.rule
+-- name: definitions
+-- Selects the rules of an event type, and the correlators and relays of a namespace: which types these read is in their texts.
+select 'rule' as kind, rule as name, topic, condition as text, null::jsonb as mapping from headrace.rule
 where namespace = headrace.current_namespace(%(namespace)s) and event_type = %(event_type)s
-order by rule;
+union all
+select 'correlator', correlator, topic, pattern, null from headrace.correlator where namespace = headrace.current_namespace(%(namespace)s)
+union all
+select 'relay', relay, topic, condition, mapping from headrace.relay where namespace = headrace.current_namespace(%(namespace)s)
+order by name;
 
 -- name: sample
 -- Selects the newest payloads of an event type in a topic's log, among the last %(scanned)s positions. Index: log_position, backwards.
@@ -38,13 +30,6 @@ select event_type, version, schema::text as text, compatibility, validation, che
 from headrace.event_schema
 where namespace = headrace.current_namespace(%(namespace)s) and (%(event_type)s::text is null or event_type = %(event_type)s)
 order by event_type;
-
--- name: set
--- Sets the schema of an event type.
-select headrace.set_event_schema(
-    p_event_type => %(event_type)s, p_schema => %(schema)s::json, p_compatibility => %(compatibility)s,
-    p_validation => %(validation)s, p_check => %(check)s::jsonb, p_expected_version => %(expected_version)s,
-    p_forced => %(forced)s, p_namespace => %(namespace)s);
 
 -- name: types_by_topic
 -- Selects the event types of each topic, or of one: those of its rules and those among its newest events, %(scanned)s positions of each log.

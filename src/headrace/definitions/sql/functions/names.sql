@@ -26,16 +26,13 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
 begin
-    if p_kind = 'event_type' then
-        insert into headrace_internal.event_type as r (namespace, event_type, description) values (v_namespace, p_name, p_description)
-        on conflict on constraint event_type_pkey do update set description = excluded.description where excluded.description is not null;
-    elsif p_kind = 'action' then
-        insert into headrace_internal.action as r (namespace, action, description) values (v_namespace, p_name, p_description)
-        on conflict on constraint action_pkey do update set description = excluded.description where excluded.description is not null;
-    else
+    if p_kind is null or p_kind not in ('event_type', 'action') then
         raise exception '% is not a kind of name', coalesce(quote_literal(p_kind), 'null')
             using errcode = 'HR300', hint = 'Choose event_type or action.';
     end if;
+    execute format('insert into headrace_internal.%1$I (namespace, %1$I, description) values ($1, $2, $3) on conflict (namespace, %1$I) '
+        'do update set description = excluded.description where excluded.description is not null', p_kind)
+    using v_namespace, p_name, p_description;
 end
 $$;
 

@@ -107,6 +107,33 @@ as $$
     from (values ('{source,restart,topic_id,version,status,error,since_position}'::text[])) v (ours)
 $$;
 
+-- Before a rule, correlator or relay is written: finds its topic (HR101), has it checked by headrace_internal.check_<kind>, and counts a
+-- change of its definition as a new version. A correlator and a relay keep name and topic. A rule that moves to another topic ends in
+-- the old one, and that is a version too.
+-- Calls: is_same_definition, topic_id.
+create or replace function headrace_internal.definition_written() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_kind text := tg_table_name;
+    v_old  jsonb := case when tg_op = 'UPDATE' then to_jsonb(old) end;
+    v_new  jsonb := to_jsonb(new);
+begin
+    if v_kind <> 'rule' and (v_new ->> 'namespace', v_new ->> v_kind, v_new ->> 'topic') <> (v_old ->> 'namespace', v_old ->> v_kind, v_old ->> 'topic') then
+        raise exception '% "%" keeps its name and its topic', v_kind, v_old ->> v_kind
+            using errcode = case v_kind when 'correlator' then 'HR222' else 'HR200' end, hint = 'Drop it, and create another one.';
+    end if;
+    if headrace_internal.is_same_definition(v_old, v_new) then
+        new.topic_id := old.topic_id;
+        return new;
+    end if;
+    new.topic_id := headrace.topic_id(new.topic, new.namespace);
+    execute format('select headrace_internal.%I($1)', 'check_' || v_kind) using new;
+    new.version := case when tg_op = 'INSERT' then 1 when old.topic_id <> new.topic_id then old.version + 2 else old.version + 1 end;
+    return jsonb_populate_record(new, '{"status": "pending", "error": null, "since_position": null}');
+end
+$$;
+
 -- Records definitions as versions, as they are written or, if p_dropped, that they ended. p_rows: an array of their rows. Returns the
 -- topics of the versions that are new. Rows whose topic is gone leave none. Index: <kind>_version_unique or <kind>_version_pkey.
 create or replace function headrace_internal.record_versions(p_kind text, p_rows jsonb, p_dropped boolean default false) returns integer[]

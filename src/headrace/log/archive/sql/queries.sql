@@ -50,13 +50,14 @@ where (%(erasure_id)s::bigint is null or e.erasure_id = %(erasure_id)s)
 order by e.erasure_id desc;
 
 -- name: events
--- Events of a range of the log, in order, with JSON as text. Index: log_position.
+-- Events of a range of the log in the order of positions, asc or desc ({direction}), with JSON as text so that no digit is lost.
+-- Index: log_position.
 select {stored l as text}
 from headrace.log l
 where l.topic_id = %(topic_id)s and l.position >= %(first)s and l.position < %(until)s
     and (%(types)s::text[] is null or l.type = any (%(types)s::text[]))
     and (%(keys)s::text[] is null or l.key = any (%(keys)s::text[]))
-order by l.position
+order by l.position {direction}
 limit %(limit)s;
 
 -- name: events_at

@@ -233,8 +233,7 @@ create or replace function headrace_internal.erase_events(
     p_is_output boolean
 ) returns void
 language plpgsql volatile
-set enable_seqscan = off
-set jit = off
+set enable_seqscan = off set jit = off
 as $$
 declare
     v_rows    bigint;
@@ -401,8 +400,7 @@ create or replace function headrace_internal.erased_meanwhile(
     p_topic_id integer, p_partition integer, p_position bigint, p_upto bigint, out is_gone boolean, out is_quoted boolean
 )
 language plpgsql volatile
-set enable_seqscan = off
-set jit = off
+set enable_seqscan = off set jit = off
 as $$
 begin
     execute format($sql$

@@ -118,9 +118,7 @@ create or replace function headrace.read_log(
     p_caller   headrace_internal.caller default current_user
 ) returns setof headrace.logged_event
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_topic text;
@@ -143,9 +141,7 @@ create or replace function headrace.find_event(
     p_event_id uuid, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns table (topic_id integer, "position" bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -43,11 +43,9 @@ create or replace function headrace.erased_texts(
     p_erasure_id bigint, p_topic_id integer, p_keys text[], p_payloads text[], p_headers text[],
     p_caller headrace_internal.caller default current_user
 ) returns table (key text, payload text, headers text)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize_id(p_caller, 'admin', 'topic', p_topic_id);
-    return query
+    select headrace_internal.authorize_id(p_caller, 'admin', 'topic', p_topic_id);
     select case when t.headers::jsonb ? 'headrace-erased' then t.key else headrace_internal.erased_key(t.key, e.new_key, p.outputs) end,
         case when t.headers::jsonb ? 'headrace-erased' then t.payload
             else headrace_internal.erased_payload(t.payload::jsonb, e.fields, p.outputs)::text end,
@@ -57,6 +55,5 @@ begin
     join headrace_internal.erasure e on e.erasure_id = p.erasure_id
     cross join unnest(p_keys, p_payloads, p_headers) with ordinality t (key, payload, headers, n)
     where p.erasure_id = p_erasure_id and p.topic_id = p_topic_id
-    order by t.n;
-end
+    order by t.n
 $$;

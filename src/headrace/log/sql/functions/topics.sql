@@ -220,9 +220,7 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace, p_topic);
     v_topic_id  integer := headrace.topic_id(p_topic, v_namespace);
-    v_schedules text;
-    v_consumers text;
-    v_captured  text;
+    v_wrong     record;
     v_partman   text := (select p.schema from headrace_internal.partman(v_topic_id) p);
 begin
     perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
@@ -230,23 +228,24 @@ begin
     if not found then
         perform headrace_internal.raise_unknown_topic(p_topic, v_namespace);
     end if;
-    select string_agg(s.schedule, ', ' order by s.schedule) into v_schedules
-    from headrace_internal.schedule s where s.topic_id = v_topic_id;
-    if v_schedules is not null then
-        raise exception 'topic "%" has schedules: %', p_topic, v_schedules
-            using errcode = 'HR203', hint = 'Drop them first, with headrace.drop_schedule.';
-    end if;
-    select string_agg(c.consumer, ', ' order by c.consumer) into v_consumers
-    from headrace_internal.consumer c where c.topic_id = v_topic_id;
-    if v_consumers is not null and not p_force then
-        raise exception 'topic "%" has consumers: %', p_topic, v_consumers
-            using errcode = 'HR203', hint = 'Drop them first (headrace consumer drop), or drop everything together (--force, p_force => true).';
-    end if;
-    select string_agg(regexp_replace(c.captured::text, '^public\.', ''), ', ' order by c.captured::text) into v_captured
-    from headrace_internal.capture c where c.topic_id = v_topic_id;
-    if v_captured is not null and not p_force then
-        raise exception 'tables are captured into topic "%": %', p_topic, v_captured
-            using errcode = 'HR203', hint = 'Release them first with headrace.release_capture, or force it.';
+    select w.message, w.hint into v_wrong
+    from (
+        select 1 as place, format('topic "%s" has schedules: %s', p_topic, string_agg(s.schedule, ', ' order by s.schedule)) as message,
+            'Drop them first, with headrace.drop_schedule.' as hint
+        from headrace_internal.schedule s where s.topic_id = v_topic_id having count(*) > 0
+        union all
+        select 2, format('topic "%s" has consumers: %s', p_topic, string_agg(c.consumer, ', ' order by c.consumer)),
+            'Drop them first (headrace consumer drop), or drop everything together (--force, p_force => true).'
+        from headrace_internal.consumer c where c.topic_id = v_topic_id and not p_force having count(*) > 0
+        union all
+        select 3, format('tables are captured into topic "%s": %s', p_topic,
+                string_agg(regexp_replace(c.captured::text, '^public\.', ''), ', ' order by c.captured::text)),
+            'Release them first with headrace.release_capture, or force it.'
+        from headrace_internal.capture c where c.topic_id = v_topic_id and not p_force having count(*) > 0
+    ) w
+    order by w.place limit 1;
+    if found then
+        raise exception '%', v_wrong.message using errcode = 'HR203', hint = v_wrong.hint;
     end if;
     -- A capture trigger on a table of somebody else stays. It publishes nothing any more.
     perform headrace.release_capture(c.captured, p_topic, v_namespace)

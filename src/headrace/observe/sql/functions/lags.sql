@@ -109,9 +109,7 @@ create or replace function headrace_internal.metrics_of_log(p_namespaces text[],
 returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_bordered integer[] := array(select distinct b.topic_id from headrace_internal.topic_border b where b.position > 0);
@@ -242,9 +240,7 @@ create or replace function headrace.cursor_lag(
     p_caller headrace_internal.caller default current_user
 ) returns table (consumer_id bigint, partition integer, events bigint, is_estimate boolean, oldest_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare

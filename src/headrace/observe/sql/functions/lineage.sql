@@ -9,9 +9,7 @@ create or replace function headrace_internal.forget_lineage(
     p_piece integer default 10000, p_time_max interval default '1 second'
 ) returns bigint
 language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     -- Real time: headrace.clock() does not move within a call.

@@ -6,9 +6,7 @@
 create or replace function headrace_internal.metrics_of_outbox(p_namespaces text[])
 returns table (metric text, labels text[], value double precision)
 language plpgsql stable
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_topics integer[] := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));
@@ -70,9 +68,7 @@ $$;
 create or replace function headrace_internal.metrics_of_queues(p_namespaces text[], p_prepare boolean)
 returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_namespace text;
@@ -107,10 +103,7 @@ begin
                         group by 1) s), '{}')
             $sql$, v_queue, v_namespace);
         v_states := headrace_internal.query_value('headrace_metrics_queue_' || v_queue::oid, v_query, p_prepare);
-        metric := 'headrace_action_wait_seconds';
-        labels := array[v_namespace];
-        value := (v_states ->> 'oldest')::double precision;
-        return next;
+        return query select 'headrace_action_wait_seconds', array[v_namespace], (v_states ->> 'oldest')::double precision;
         v_states := v_states - 'oldest';
         if (v_states ->> 'due')::bigint = 1000 then
             v_states := v_states || jsonb_build_object('due', greatest(1000, pg_stat_get_live_tuples(v_queue) - (
@@ -160,9 +153,7 @@ $$;
 create or replace function headrace_internal.metrics_of_rules(p_namespaces text[], p_known jsonb)
 returns table (metric text, labels text[], value double precision)
 language plpgsql stable
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_topic record;
@@ -175,9 +166,7 @@ begin
         cross join lateral (select (p_known ->> ('rules ' || t.topic_id))::bigint as after) a
         where t.namespace = any (p_namespaces)
     loop
-        metric := 'headrace_known';
-        labels := array['rules ' || v_topic.topic_id, v_topic.upto::text];
-        return next;
+        return query select 'headrace_known', array['rules ' || v_topic.topic_id, v_topic.upto::text], null::double precision;
         if v_topic.after < v_topic.upto then
             return query
             select 'headrace_rule_firings_total', array[v_topic.namespace, v_topic.topic, v.rule], sum(f.firings)::double precision
@@ -203,9 +192,7 @@ $$;
 -- Locks nothing but what reading locks.
 -- Calls: above_namespaces, metrics_of_log, metrics_of_outbox, metrics_of_queues, metrics_of_rules.
 create or replace function headrace.metrics(
-    p_known     jsonb default '{}',
-    p_log_bytes boolean default true,
-    p_caller    headrace_internal.caller default current_user
+    p_known jsonb default '{}', p_log_bytes boolean default true, p_caller headrace_internal.caller default current_user
 ) returns table (metric text, labels text[], value double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$

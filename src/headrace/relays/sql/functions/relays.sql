@@ -23,50 +23,32 @@ as $$
     limit 1
 $$;
 
--- Before a relay is written: finds its topic (HR101), rejects secrets in clear text, and counts a change of its definition as a new
--- version. Name and topic stay: the cursors are those of the topic.
--- Calls: is_same_definition, option_with_clear_secret, topic_id.
-create or replace function headrace_internal.relay_written() returns trigger
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+-- Rejects a relay with a secret in clear text.
+-- Calls: option_with_clear_secret.
+create or replace function headrace_internal.check_relay(p_relay headrace_internal.relay) returns void
+language plpgsql stable
 as $$
 declare
-    v_option text;
+    v_option text := headrace_internal.option_with_clear_secret(p_relay.options);
 begin
-    if tg_op = 'UPDATE' then
-        if (new.namespace, new.relay, new.topic) is distinct from (old.namespace, old.relay, old.topic) then
-            raise exception 'relay "%" keeps its name and its topic', old.relay
-                using errcode = 'HR200', hint = 'Drop it, and create another one.';
-        end if;
-        if headrace_internal.is_same_definition(to_jsonb(old), to_jsonb(new)) then
-            new.topic_id := old.topic_id;
-            return new;
-        end if;
-    end if;
-    v_option := headrace_internal.option_with_clear_secret(new.options);
     if v_option is not null then
-        raise exception 'option "%" of relay "%" has a secret in clear text', v_option, new.relay
+        raise exception 'option "%" of relay "%" has a secret in clear text', v_option, p_relay.relay
             using errcode = 'HR300', hint = 'Refer to it: env:NAME is a variable of the node for this namespace, file:name a file in its folder of secrets.';
     end if;
-    new.topic_id := headrace.topic_id(new.topic, new.namespace);
-    new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
-    new.status := 'pending';
-    new.error := null;
-    return new;
 end
 $$;
 
+-- A change is a new version.
 create or replace trigger relay_written before insert or update on headrace_internal.relay
-for each row execute function headrace_internal.relay_written();
+for each row execute function headrace_internal.definition_written();
 
 -- After a relay was written: records the new version, keeps its consumer with the failure policy and the condition of the relay, and
 -- notifies the nodes, which compile the condition. A dropped relay ends with its consumer, its cursors and its dead letters, after a running delivery. A relay that is dropped
 -- with its topic leaves no version. Runs as the owner. Locks: the topic row for a new relay, so that 'latest' is a definite position.
--- Calls: record_versions, notify, log_head, add_claims.
+-- Calls: record_versions, keep_consumer, notify.
 create or replace function headrace_internal.relay_changed() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_consumer record;
 begin
     if tg_op = 'DELETE' then
         delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'relay.' || old.relay;
@@ -78,27 +60,8 @@ begin
         if tg_op = 'INSERT' then
             perform from headrace_internal.topic t where t.topic_id = new.topic_id for no key update;
         end if;
-        insert into headrace_internal.consumer as c
-            (topic_id, consumer, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition)
-        values (new.topic_id, 'relay.' || new.relay, new.attempts, new.backoff_s, new.backoff_max_s, new.when_exhausted, new.key_order,
-            nullif(new.condition, 'true'))
-        on conflict on constraint consumer_name_unique do update
-        set attempts_max = excluded.attempts_max, backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s,
-            when_exhausted = excluded.when_exhausted, key_order = excluded.key_order, condition = excluded.condition,
-            filter = case when c.condition = excluded.condition then c.filter end,
-            condition_error = case when c.condition = excluded.condition then c.condition_error end
-        returning c.consumer_id, c.condition is not null and c.filter is null and c.condition_error is null as is_pending
-        into v_consumer;
-        if v_consumer.is_pending then
-            perform headrace_internal.notify('headrace_rule', '');
-        end if;
-        insert into headrace_internal.cursor (consumer_id, partition, position)
-        select v_consumer.consumer_id, p.partition, case when new.start = 'latest'
-            then coalesce((select h.position from headrace.log_head(new.topic_id) h), t.dropped_to) else t.dropped_to end
-        from headrace_internal.topic t cross join generate_series(0, t.partitions - 1) p (partition)
-        where t.topic_id = new.topic_id
-        on conflict on constraint cursor_pkey do nothing;
-        perform headrace_internal.add_claims(new.topic_id);
+        perform headrace_internal.keep_consumer(new.topic_id, 'relay.' || new.relay, new.start, 'partition', new.attempts, new.backoff_s,
+            new.backoff_max_s, new.when_exhausted, new.key_order, nullif(new.condition, 'true'));
     end if;
     perform headrace_internal.notify('headrace_relay', '');
     return null;

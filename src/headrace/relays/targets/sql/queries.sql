@@ -22,10 +22,6 @@ returning l.position;
 update {ledger} set position = %(position)s, moved_at = now()
 where relay = %(relay)s and uid = %(uid)s and partition = %(partition)s;
 
--- name: publish
--- Publishes events in another headrace.
-select count(*) from headrace.publish_many(%(events)s::jsonb, %(namespace)s);
-
 -- name: record_redriven
 -- Records that a dead letter is delivered. No row if it was delivered before.
 insert into {redriven} (relay, uid, position) values (%(relay)s, %(uid)s, %(position)s) on conflict do nothing;

@@ -106,11 +106,7 @@ create or replace function headrace_internal.%1$I(
 ) returns bigint[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $match$
 -- Written by headrace_internal.write_inline. Returns the versions of rules that are true for an event.
 declare

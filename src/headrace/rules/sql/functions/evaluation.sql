@@ -98,11 +98,7 @@ create or replace function headrace_internal.match_events(p_topic_id integer, p_
 returns setof headrace_internal.rule_hit[]
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 declare
     v_name      text := (

@@ -1,30 +1,18 @@
--- Before a rule is written: finds its topic (HR101), checks its names, and counts a change of its definition as a new version.
--- Calls: is_same_definition, topic_id, check_names.
-create or replace function headrace_internal.rule_written() returns trigger
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+-- Reports the event type and the action of a rule that are not registered.
+-- Calls: check_names.
+create or replace function headrace_internal.check_rule(p_rule headrace_internal.rule) returns void
+language sql stable
 as $$
-begin
-    if tg_op = 'UPDATE' and headrace_internal.is_same_definition(to_jsonb(old), to_jsonb(new)) then
-        new.topic_id := old.topic_id;
-        return new;
-    end if;
-    new.topic_id := headrace.topic_id(new.topic, new.namespace);
-    perform headrace_internal.check_names(new.namespace, format('namespace "%s" does not know ', new.namespace) || nullif(concat_ws(' and ',
+    select headrace_internal.check_names(p_rule.namespace, format('namespace "%s" does not know ', p_rule.namespace) || nullif(concat_ws(' and ',
         case when not exists (select from headrace_internal.event_type e
-            where e.namespace = new.namespace and e.event_type = new.event_type) then format('event type "%s"', new.event_type) end,
+            where e.namespace = p_rule.namespace and e.event_type = p_rule.event_type) then format('event type "%s"', p_rule.event_type) end,
         case when not exists (select from headrace_internal.action a
-            where a.namespace = new.namespace and a.action = new.action) then format('action "%s"', new.action) end), ''), 'rule');
-    -- A rule that moves to another topic ends in the old one, and that is a version too.
-    new.version := case when tg_op = 'INSERT' then 1 when old.topic_id <> new.topic_id then old.version + 2 else old.version + 1 end;
-    new.status := 'pending';
-    new.error := null;
-    new.since_position := null;
-    return new;
-end
+            where a.namespace = p_rule.namespace and a.action = p_rule.action) then format('action "%s"', p_rule.action) end), ''), 'rule')
 $$;
 
+-- A change is a new version.
 create or replace trigger rule_written before insert or update on headrace_internal.rule
-for each row execute function headrace_internal.rule_written();
+for each row execute function headrace_internal.definition_written();
 
 -- After rules were written: records the new versions and notifies the compilers, once per statement. A rule that moves to another
 -- topic ends in the old one. Runs as the owner: nobody else writes versions.

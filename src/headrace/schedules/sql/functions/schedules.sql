@@ -166,15 +166,12 @@ create or replace function headrace.create_schedule(
     p_namespace  text default null,
     p_caller headrace_internal.caller default current_user
 ) returns integer
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
-begin
-    return (headrace.write_definition('schedule', null, jsonb_build_object('namespace', v_namespace, 'schedule', p_schedule, 'cron', p_cron,
+    select headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    select (headrace.write_definition('schedule', null, jsonb_build_object('namespace', p_namespace, 'schedule', p_schedule, 'cron', p_cron,
         'zone', p_zone, 'topic', p_topic, 'type', p_type, 'payload', p_payload, 'key', p_key, 'headers', p_headers, 'missed', p_missed,
-        'missed_max', p_missed_max, 'grace_s', p_grace_s, 'active', p_active)) ->> 'schedule_id')::integer;
-end
+        'missed_max', p_missed_max, 'grace_s', p_grace_s, 'active', p_active)) ->> 'schedule_id')::integer
 $$;
 
 -- Changes a schedule; null leaves a setting as it is. An empty key means no key. Locks: the schedule row.
@@ -193,17 +190,15 @@ create or replace function headrace.alter_schedule(
     p_namespace  text default null,
     p_caller headrace_internal.caller default current_user
 ) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    select headrace_internal.authorize(p_caller, 'admin', p_namespace);
     update headrace_internal.schedule s
     set cron = coalesce(p_cron, s.cron), zone = coalesce(p_zone, s.zone), type = coalesce(p_type, s.type),
         payload = coalesce(p_payload, s.payload), key = nullif(coalesce(p_key, s.key), ''),
         headers = coalesce(p_headers, s.headers), missed = coalesce(p_missed, s.missed),
         missed_max = coalesce(p_missed_max, s.missed_max), grace_s = coalesce(p_grace_s, s.grace_s)
     where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
-end
 $$;
 
 -- Stops a schedule. Ticks during the pause do not count as missed.
@@ -211,12 +206,10 @@ $$;
 create or replace function headrace.pause_schedule(
     p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    select headrace_internal.authorize(p_caller, 'admin', p_namespace);
     update headrace_internal.schedule s set active = false where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
-end
 $$;
 
 -- Lets a paused schedule continue from now.
@@ -224,12 +217,10 @@ $$;
 create or replace function headrace.resume_schedule(
     p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    select headrace_internal.authorize(p_caller, 'admin', p_namespace);
     update headrace_internal.schedule s set active = true where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
-end
 $$;
 
 -- Drops a schedule with its record of ticks. Its events stay in the log.
@@ -237,10 +228,8 @@ $$;
 create or replace function headrace.drop_schedule(
     p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    select headrace_internal.authorize(p_caller, 'admin', p_namespace);
     delete from headrace_internal.schedule s where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
-end
 $$;

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast, get_args
 from uuid import UUID
 
 from headrace import actions
 from headrace.actions import ActionState
 from headrace.core import Conflict, Invalid, UnknownAction
-from headrace.db import Connection, Target, query
+from headrace.db import Connection, Target
 from headrace.observe.history import ActionOverview, action_overview
 from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Table, fetch_dicts, to_row
+from headrace.web.console.tables import Column, Table, to_row, wide
 from headrace.web.console.view import Done, Page, View
 
 STATES = get_args(ActionState)
@@ -27,13 +28,13 @@ def list_queue(view: View) -> Page:
     state, name, key = (view.query.get(field, "").strip() or None for field in ("state", "action", "key"))
     if state is not None and state not in (*STATES, *OUTCOMES, "ended"):
         raise Invalid(f"{state!r} is no state of an action; choose {', '.join((*STATES, *OUTCOMES))}")
-    counts = [state for _, state in view.each_shard(lambda conn: actions.queue_state(conn, namespace=view.namespace))]
+    counts = [state for _, state in view.each_shard(view.bind(actions.queue_state))]
     is_ended = state in (*OUTCOMES, "ended")
     table = _ended_table(view, state, name) if is_ended else _queue_table(view, cast("ActionState | None", state), name, key)
     numbers = [
         (word, sum(getattr(count, word.replace("-", "_")) for count in counts), view.here(state=word, q=None)) for word in STATES
     ]
-    pauses = view.collect(lambda conn: actions.list_pauses(conn, namespace=view.namespace))
+    pauses = view.collect(view.bind(actions.list_pauses))
     values = {
         "numbers": numbers,
         "dead": sum(count.dead for count in counts),
@@ -52,48 +53,24 @@ def list_queue(view: View) -> Page:
 
 
 def _queue_table(view: View, state: ActionState | None, name: str | None, key: str | None) -> Table:
-    rows = view.collect(
-        lambda conn: actions.list_queued(conn, action=name, key=key, state=state, limit=QUEUED_MAX, namespace=view.namespace)
-    )
-    columns = (
-        Column("action", link=lambda row: action_url(view, row["action_id"]) if row["action_id"] else None),
-        Column("key"),
-        Column("state", kind="state"),
-        Column("attempts", kind="number", wide=True),
-        Column("priority", kind="number", wide=True),
-        Column("sent_at", "sent", kind="time", wide=True),
-        Column("due_at", "due", kind="time", hint="In flight: when its lease ends"),
-        Column("error", "last error", wide=True),
-        Column("payload", kind="payload", wide=True),
-    )
+    rows = view.collect(view.bind(actions.list_queued, action=name, key=key, state=state, limit=QUEUED_MAX))
+    action = Column("action", link=lambda row: action_url(view, row["action_id"]) if row["action_id"] else None)
+    due, error = Column("due_at", hint="In flight: when its lease ends"), Column("error", "last error", wide=True)
+    payload = Column("payload", kind="payload", wide=True)
+    columns = (action, "key state", wide("attempts priority sent_at"), due, error, payload)
     shown = [{**row, "error": (row["error"] or "").split("\n")[0] or None} for row in rows]
     text = "No such action is in the queue." if state or name or key else "The queue is empty."
     return Table("actions", columns, shown, empty="headrace action send MAIL '{}'", empty_text=text, key=("action_id", "sent_at"))
 
 
 def _ended_table(view: View, outcome: str | None, name: str | None) -> Table:
-    parameters = {
-        "outcome": None if outcome == "ended" else outcome,
-        "action": name,
-        "rows": RESULTS_READ_MAX if name or outcome != "ended" else QUEUED_MAX,
-        "limit": QUEUED_MAX,
-        "namespace": view.namespace,
-    }
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/actions_results"), parameters))
-    columns = (
-        Column("action", link=lambda row: action_url(view, row["action_id"])),
-        Column("outcome", kind="state"),
-        Column("attempts", kind="number"),
-        Column("duration_s", "took", kind="seconds"),
-        Column("ended_at", "ended", kind="time"),
-    )
+    wanted = None if outcome == "ended" else outcome
+    read_max = RESULTS_READ_MAX if name or wanted else QUEUED_MAX
+    rows = view.fetch("actions_results", outcome=wanted, action=name, rows=read_max, limit=QUEUED_MAX)
+    columns = (Column("action", link=lambda row: action_url(view, row["action_id"])), "outcome attempts duration_s ended_at")
+    text = "No such action has ended lately."
     return Table(
-        "actions",
-        columns,
-        rows,
-        empty="headrace node run shop.events:app",
-        empty_text="No such action has ended lately.",
-        key=("action_id", "ended_at"),
+        "actions", columns, rows, empty="headrace node run shop.events:app", empty_text=text, key=("action_id", "ended_at")
     )
 
 
@@ -106,26 +83,19 @@ def show_action(view: View) -> Page:
         facts += [("Key", queued.key), ("Priority", queued.priority), ("Sent", queued.sent_at), ("Due", queued.due_at)]
         facts += [("Attempts", f"{queued.attempts} of {queued.attempts_max}" if queued.attempts_max else queued.attempts)]
         facts += [("Producer", queued.producer), ("Unique key", queued.unique_key)]
-    attempts = Table(
-        "attempts",
-        (
-            Column("attempt", kind="number"),
-            Column("failed_at", "failed", kind="time"),
-            Column("follows"),
-            Column("duration_s", "took", kind="seconds", wide=True),
-            Column("error"),
+    columns = ("attempt failed_at follows", Column("duration_s", wide=True), "error")
+    failed, results = map(to_row, overview.attempts), map(to_row, overview.results)
+    tables = (
+        Table("attempts", columns, list(failed), title="Failed attempts", empty_text="No attempt has failed."),
+        Table(
+            "results",
+            ("outcome ended_at attempts duration_s",),
+            list(results),
+            title="Results",
+            empty_text="It has not ended yet.",
+            key=("ended_at",),
         ),
-        [to_row(attempt) for attempt in overview.attempts],
-        title="Failed attempts",
-        empty_text="No attempt has failed.",
     )
-    columns = (
-        Column("outcome", kind="state"),
-        Column("ended_at", "ended", kind="time"),
-        Column("attempts", kind="number"),
-        Column("duration_s", "took", kind="seconds"),
-    )
-    results = [to_row(result) for result in overview.results]
     values = {
         "overview": overview,
         "facts": facts,
@@ -138,10 +108,6 @@ def show_action(view: View) -> Page:
         "base": f"/actions/{overview.action_id}",
         "shard": target.name if len(view.shards) > 1 else None,
     }
-    tables = (
-        attempts,
-        Table("results", columns, results, title="Results", empty_text="It has not ended yet.", key=("ended_at",)),
-    )
     return Page("action.html", f"{overview.action} {overview.action_id}", tables=tables, values=values)
 
 
@@ -156,38 +122,9 @@ def _sender(cause: Mapping[str, object], *, has_left: bool) -> str:
     return "a program, or by a timer of a correlator" if has_left else "a program"
 
 
-def cancel(view: View) -> Done:
-    """Removes one action from the queue; one in flight only after a confirmation."""
-    if view.form.get("confirm") != "yes":
-        raise Invalid("confirm that this action may be cancelled")
-    force = view.form.get("in_flight") == "yes"
-    return _change_one(
-        view,
-        "action.cancel",
-        lambda conn, ids: actions.cancel_actions(conn, ids, in_flight=force, namespace=view.namespace),
-        "is cancelled",
-    )
-
-
-def run(view: View) -> Done:
-    """Makes a delayed, retrying or held action due now: for a failed one this is the retry."""
-    return _change_one(
-        view, "action.run", lambda conn, ids: actions.run_actions_now(conn, ids, namespace=view.namespace), "is due now"
-    )
-
-
-def prioritise(view: View) -> Done:
-    """Changes the priority of one action."""
-    priority = _priority(view)
-    return _change_one(
-        view,
-        "action.priority",
-        lambda conn, ids: actions.set_action_priority(conn, priority, ids, namespace=view.namespace),
-        f"has priority {priority}",
-    )
-
-
-def _change_one(view: View, what: str, act: Callable[[Connection, list[UUID]], int], done: str) -> Done:
+def change_one(view: View, what: str) -> Done:
+    """Cancels, runs now or reorders one action. For one that has failed, to run it now is the retry."""
+    act = _read_act(view, what, "this action")
     action_id = _id(view)
     target, overview = _find(view, action_id)
 
@@ -196,13 +133,30 @@ def _change_one(view: View, what: str, act: Callable[[Connection, list[UUID]], i
         return {"state": queued[0].state, "priority": queued[0].priority, "due_at": queued[0].due_at} if queued else None
 
     def change_it(conn: Connection) -> int:
-        count = act(conn, [action_id])
+        count = act(conn, ids=[action_id], namespace=view.namespace)
         if not count:
             raise Conflict(f"action {action_id} is {overview.state}; nothing was changed")
         return count
 
-    view.change(what, str(action_id), change_it, state=state, details={"action": overview.action}, targets=[target])
+    view.change(f"action.{what}", str(action_id), change_it, state=state, details={"action": overview.action}, targets=[target])
+    done = {"cancel": "is cancelled", "run": "is due now"}.get(what, f"has priority {view.text('priority')}")
     return Done(f"action {action_id} {done}", action_url(view, action_id))
+
+
+def _read_act(view: View, what: str, subject: str) -> Callable[..., int]:
+    """The change of actions that a form asks for. Raises Invalid."""
+    if what == "run":
+        return actions.run_actions_now
+    if what == "cancel":
+        if view.form.get("confirm") != "yes":
+            raise Invalid(f"confirm that {subject} may be cancelled")
+        return partial(actions.cancel_actions, in_flight=view.form.get("in_flight") == "yes")
+    if what != "priority":
+        raise Invalid(f"{what!r} is not one of cancel, run, priority")
+    priority = view.whole_number("priority")
+    if priority is None:
+        raise Invalid("give a priority, a whole number")
+    return partial(actions.set_action_priority, priority=priority)
 
 
 def change_selected(view: View) -> Done:
@@ -211,49 +165,24 @@ def change_selected(view: View) -> Done:
     selection = {field: view.text(field) or None for field in ("action", "key", "state")}
     if not any(selection.values()):
         raise Invalid("choose actions by name, key or state first: without a selection the whole queue would change")
-    chosen = {**selection, "namespace": view.namespace}
-    act: Callable[[Connection], int]
-    if what == "cancel":
-        if view.form.get("confirm") != "yes":
-            raise Invalid("confirm that these actions may be cancelled")
-        act = lambda conn: actions.cancel_actions(conn, **chosen)  # type: ignore[arg-type]  # noqa: E731
-    elif what == "run":
-        act = lambda conn: actions.run_actions_now(conn, **chosen)  # type: ignore[arg-type]  # noqa: E731
-    elif what == "priority":
-        priority = _priority(view)
-        act = lambda conn: actions.set_action_priority(conn, priority, **chosen)  # type: ignore[arg-type]  # noqa: E731
-    else:
-        raise Invalid(f"{what!r} is not one of cancel, run, priority")
-    counts = view.change(
-        f"actions.{what}", str(selection["action"] or selection["key"] or selection["state"]), act, details=selection
-    )
+    act = _read_act(view, what, "these actions")
+    subject = str(selection["action"] or selection["key"] or selection["state"])
+    counts = view.change(f"actions.{what}", subject, view.bind(act, **selection), details=selection)
     words = {"cancel": "cancelled", "run": "due now", "priority": "reordered"}[what]
     return Done(f"{sum(count for _, count in counts)} actions {words}", view.url("/actions", **selection))
 
 
 def pause(view: View) -> Done:
-    """Pauses or resumes the queue, or the actions of a name."""
     name, is_pause = view.text("action"), view.form.get("what") != "resume"
     kind: actions.PauseKind = "action" if name else "queue"
     call = actions.pause if is_pause else actions.resume
-    view.change(
-        f"{kind}.{'pause' if is_pause else 'resume'}",
-        name or view.namespace,
-        lambda conn: int(call(conn, kind, name, namespace=view.namespace)),
-    )
+    view.change(f"{kind}.{'pause' if is_pause else 'resume'}", name or view.namespace, view.bind(call, kind, name))
     subject = f"action {name}" if name else "the queue"
     return Done(f"{subject} {'is paused' if is_pause else 'goes on'}", view.url("/actions", action=name))
 
 
 def action_url(view: View, action_id: UUID) -> str:
     return view.url(f"/actions/{action_id}")
-
-
-def _priority(view: View) -> int:
-    priority = view.whole_number("priority")
-    if priority is None:
-        raise Invalid("give a priority, a whole number")
-    return priority
 
 
 def _id(view: View) -> UUID:
@@ -264,7 +193,7 @@ def _id(view: View) -> UUID:
 
 
 def _find(view: View, action_id: UUID) -> tuple[Target, ActionOverview]:
-    return view.find(lambda conn: action_overview(conn, action_id, namespace=view.namespace))
+    return view.find(view.bind(action_overview, action_id))
 
 
 ROUTES = (
@@ -272,7 +201,7 @@ ROUTES = (
     change("/actions/selected", change_selected, form=list_queue),
     change("/actions/pause", pause, form=list_queue),
     read("/actions/{action}", show_action),
-    change("/actions/{action}/cancel", cancel, form=show_action),
-    change("/actions/{action}/run", run, form=show_action),
-    change("/actions/{action}/priority", prioritise, form=show_action),
+    change("/actions/{action}/cancel", partial(change_one, what="cancel"), form=show_action),
+    change("/actions/{action}/run", partial(change_one, what="run"), form=show_action),
+    change("/actions/{action}/priority", partial(change_one, what="priority"), form=show_action),
 )

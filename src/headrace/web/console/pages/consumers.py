@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from headrace import consume
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
 from headrace.core import LoggedEvent, UnknownConsumer
-from headrace.db import Connection, query
+from headrace.db import Connection
 from headrace.node import list_nodes
 from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table, fetch_dicts
+from headrace.web.console.tables import Column, Row, Table, wide
 from headrace.web.console.view import Done, Page, View
+
+T = TypeVar("T")
 
 ORDERS = ("partition", "topic")
 STARTS = ("earliest", "latest")
 POLICIES = ("retry", "stop", "dead-letter")
+
+
+CURSOR_COLUMNS = ("position lag_events lag_s state attempts retry_at", wide("error"))
 
 
 def list_consumers(view: View) -> Page:
@@ -33,15 +38,15 @@ def lag_table(view: View, *, topic: str | None = None) -> Table:
     cursors = read_cursors(view, topic=topic)
     groups = groupby(cursors, key=lambda row: (row["shard"], row["topic"], row["consumer"]))
     rows = [_with_trend(view, summarize(list(parts))) for _, parts in groups]
-    columns = [
+    columns: list[Column | str] = [
         Column("topic", link=view.link("/topics", "topic")),
         Column("consumer", link=view.link("/consumers", "topic", "consumer")),
-        Column("state", kind="state"),
-        Column("lag_events", "lag", kind="number", hint="Events not handled yet"),
-        Column("lag_s", "behind", kind="seconds", hint="Age of the oldest event that is not handled yet"),
+        "state",
+        Column("lag_events", hint="Events not handled yet"),
+        Column("lag_s", hint="Age of the oldest event that is not handled yet"),
         Column("trend", "last 30 min", kind="spark", wide=True),
-        Column("cursors", kind="number", wide=True),
-        Column("nodes", kind="number", hint="Live nodes that run it"),
+        wide("cursors"),
+        Column("nodes", hint="Live nodes that run it"),
         Column("reason", "why", wide=True),
     ]
     first = 1 if topic else 0
@@ -50,23 +55,16 @@ def lag_table(view: View, *, topic: str | None = None) -> Table:
 
 
 def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
-    """The consumers that are most behind."""
     slowest = sorted(rows, key=lambda row: (-row["lag_s"], -row["lag_events"]))[:count]
-    columns = (
-        Column("name", "consumer", link=view.link("/consumers", "topic", "consumer")),
-        Column("state", kind="state"),
-        Column("lag_events", "lag", kind="number"),
-        Column("lag_s", "behind", kind="seconds"),
-        Column("trend", kind="spark"),
-    )
+    name = Column("name", "consumer", link=view.link("/consumers", "topic", "consumer"))
+    columns = (name, "state lag_events lag_s", Column("trend", kind="spark"))
     named = [{**row, "name": f"{row['topic']}/{row['consumer']}"} for row in slowest]
     return Table("consumers", columns, named, title="Furthest behind", empty="headrace consumer create orders billing")
 
 
 def read_cursors(view: View, *, topic: str | None = None, consumer: str | None = None) -> list[Row]:
     """The cursors of the namespace, or of one topic or consumer, with their lag."""
-    parameters = {"namespace": view.namespace, "topic": topic, "consumer": consumer}
-    return view.collect(lambda conn: fetch_dicts(conn, query("web/console/cursors"), parameters))
+    return view.fetch("cursors", topic=topic, consumer=consumer)
 
 
 def summarize(cursors: Sequence[Row]) -> Row:
@@ -116,21 +114,12 @@ def show_consumer(view: View) -> Page:
     cursors = [{**row, "partition_text": _partition(row)} for row in read_cursors(view, topic=topic, consumer=name)]
     if not cursors:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {name!r} in namespace {view.namespace!r}")
-    settings = view.each_shard(lambda conn: consume.get_consumer(conn, topic, name, namespace=view.namespace))[0][1]
-    columns = (
-        Column("partition_text", "partition"),
-        Column("position", kind="number"),
-        Column("lag_events", "lag", kind="number"),
-        Column("lag_s", "behind", kind="seconds"),
-        Column("state", kind="state"),
-        Column("attempts", kind="number"),
-        Column("retry_at", "next attempt", kind="time"),
-        Column("error", wide=True),
-    )
+    settings = view.each_shard(view.bind(consume.get_consumer, topic, name))[0][1]
+    columns = (Column("partition_text", "partition"), *CURSOR_COLUMNS)
     summaries = [_with_trend(view, summarize(list(parts))) for _, parts in groupby(cursors, key=lambda row: row["shard"])]
     tables = [Table("partitions", columns, cursors, title="Partitions")]
     target = view.query.get("to", "").strip()
-    moves = _preview(view, topic, name, target) if target else None
+    moves = view.collect(view.bind(consume.seek_consumer, topic, name, target, preview=True)) if target else None
     if moves is not None:
         tables.append(_move_table(moves))
     values = {
@@ -164,10 +153,6 @@ def _holders(view: View, topic: str, name: str) -> list[Row]:
     return holders
 
 
-def _preview(view: View, topic: str, name: str, target: str) -> list[Row]:
-    return view.collect(lambda conn: consume.seek_consumer(conn, topic, name, target, preview=True, namespace=view.namespace))
-
-
 def _move_table(moves: Sequence[Row]) -> Table:
     rows = [
         {
@@ -178,56 +163,45 @@ def _move_table(moves: Sequence[Row]) -> Table:
         }
         for move in moves
     ]
-    columns = (
-        Column("partition"),
-        Column("from_position", "from", kind="number"),
-        Column("to_position", "to", kind="number"),
-        Column("count", "events", kind="number"),
-        Column("meaning", "effect"),
-    )
+    places = (Column("from_position", "from"), Column("to_position", "to"))
+    columns = ("partition", *places, Column("count", "events"), Column("meaning", "effect"))
     return Table("moves", columns, rows, title="What would move")
 
 
 def pause(view: View) -> Done:
-    """Pauses a consumer, on every selected shard."""
-    topic, name, label = _names(view)
     reason = view.text("reason") or None
-    view.change(
-        "consumer.pause",
-        label,
-        lambda conn: pause_(conn, "consumer", label, reason=reason, namespace=view.namespace),
-        state=lambda conn: _state(conn, view, topic, name),
-        details={"reason": reason},
-    )
-    return Done(f"consumer {label} is paused", consumer_url(view, topic, name))
+    _change(view, "pause", view.bind(pause_, "consumer", _names(view)[2], reason=reason), {"reason": reason})
+    return _done(view, " is paused")
 
 
 def resume(view: View) -> Done:
     """Lets a paused consumer go on, and tries stopped and waiting partitions again at once."""
-    topic, name, label = _names(view)
-    counts = view.change(
-        "consumer.resume",
-        label,
-        lambda conn: resume_(conn, "consumer", label, namespace=view.namespace),
-        state=lambda conn: _state(conn, view, topic, name),
-    )
-    count = sum(count for _, count in counts)
-    return Done(f"consumer {label}: {count} partitions go on", consumer_url(view, topic, name))
+    counts = _change(view, "resume", view.bind(resume_, "consumer", _names(view)[2]))
+    return _done(view, f": {sum(counts)} partitions go on")
 
 
 def seek(view: View) -> Done:
     """Moves the cursors, after the person has seen the preview."""
-    topic, name, label = _names(view)
+    topic, name, _ = _names(view)
     target = view.text("to")
-    moves = view.change(
-        "consumer.seek",
-        label,
-        lambda conn: consume.seek_consumer(conn, topic, name, target, namespace=view.namespace),
-        state=lambda conn: _state(conn, view, topic, name),
-        details={"to": target},
-    )
-    count = sum(len(parts) for _, parts in moves)
-    return Done(f"consumer {label}: {count} cursors moved to {target}", consumer_url(view, topic, name))
+    moves = _change(view, "seek", view.bind(consume.seek_consumer, topic, name, target), {"to": target})
+    return _done(view, f": {sum(map(len, moves))} cursors moved to {target}")
+
+
+def _change(view: View, what: str, act: Callable[[Connection], T], details: object = None) -> list[T]:
+    """Changes the consumer of the address; the audit has where its cursors stand before and after."""
+    topic, name, label = _names(view)
+
+    def state(conn: Connection) -> object:
+        lags = consume.consumer_lag(conn, topic=topic, consumer=name, namespace=view.namespace)
+        return [{"partition": lag.partition, "position": lag.position, "state": lag.state} for lag in lags]
+
+    return [result for _, result in view.change(f"consumer.{what}", label, act, state=state, details=details)]
+
+
+def _done(view: View, message: str) -> Done:
+    topic, name, label = _names(view)
+    return Done(f"consumer {label}{message}", consumer_url(view, topic, name))
 
 
 def alter(view: View) -> Done:
@@ -253,7 +227,7 @@ def alter(view: View) -> Done:
         return {field: settings[field] for field in ("attempts_max", "when_exhausted", "condition")}
 
     view.change("consumer.alter", label, act, state=state)
-    return Done(f"consumer {label} changed", consumer_url(view, topic, name))
+    return _done(view, " changed")
 
 
 def create_form(view: View) -> Page:
@@ -263,7 +237,6 @@ def create_form(view: View) -> Page:
 
 def create(view: View) -> Done:
     """Creates a consumer on every selected shard, before a node runs it."""
-    form = view.form
     topic, name = view.text("topic"), view.text("consumer")
     consumer = consume.Consumer(
         topic=topic,
@@ -275,12 +248,8 @@ def create(view: View) -> Done:
         where=view.text("where") or None,
         namespace=view.namespace,
     )
-    view.change(
-        "consumer.create",
-        f"{topic}/{name}",
-        lambda conn: consume.create_consumer(conn, consumer),
-        details={key: form.get(key) for key in ("ordered_by", "start", "on_failure", "attempts", "where")},
-    )
+    details = {key: view.form.get(key) for key in ("ordered_by", "start", "on_failure", "attempts", "where")}
+    view.change("consumer.create", f"{topic}/{name}", lambda conn: consume.create_consumer(conn, consumer), details=details)
     return Done(f"consumer {name} of topic {topic} created", consumer_url(view, topic, name))
 
 
@@ -293,13 +262,7 @@ def _names(view: View) -> tuple[str, str, str]:
     return topic, name, f"{topic}/{name}"
 
 
-def _state(conn: Connection, view: View, topic: str, name: str) -> object:
-    lags = consume.consumer_lag(conn, topic=topic, consumer=name, namespace=view.namespace)
-    return [{"partition": lag.partition, "position": lag.position, "state": lag.state} for lag in lags]
-
-
 def _read_policy(view: View) -> consume.Failure:
-    """The failure policy that a form asks for."""
     policy, attempts = view.choice("on_failure", POLICIES), view.whole_number("attempts")
     if policy == "stop":
         return consume.Failure.stop()
@@ -313,10 +276,16 @@ def _no_handler(_event: LoggedEvent, _conn: Connection) -> None:
 
 
 def _settings_facts(settings: consume.ConsumerSettings) -> list[tuple[str, object]]:
-    """The settings in words."""
+    attempts = settings.attempts_max
+    if settings.when_exhausted == "dead_letter":
+        policy = f"{attempts} attempts, then the dead letters" if attempts != 1 else "the event is moved to the dead letters"
+    elif attempts == 1:
+        policy = "the partition stops"
+    else:
+        policy = "it is retried for ever" if attempts is None else f"{attempts} attempts, then the partition stops"
     facts: list[tuple[str, object]] = [
         ("Order", "by partition" if settings.ordered_by == "partition" else "the whole topic"),
-        ("When its handler fails", _policy_words(settings)),
+        ("When its handler fails", policy),
         ("Condition", settings.condition or "none: it gets all events"),
         ("Created", settings.created_at),
     ]
@@ -325,17 +294,7 @@ def _settings_facts(settings: consume.ConsumerSettings) -> list[tuple[str, objec
     return facts
 
 
-def _policy_words(settings: consume.ConsumerSettings) -> str:
-    attempts = settings.attempts_max
-    if settings.when_exhausted == "dead_letter":
-        return f"{attempts} attempts, then the dead letters" if attempts != 1 else "the event is moved to the dead letters"
-    if attempts == 1:
-        return "the partition stops"
-    return "it is retried for ever" if attempts is None else f"{attempts} attempts, then the partition stops"
-
-
 def _settings_fields(settings: consume.ConsumerSettings) -> dict[str, str]:
-    """The settings as the fields of the form."""
     is_stop = settings.when_exhausted == "stop" and settings.attempts_max == 1
     return {
         "on_failure": "dead-letter" if settings.when_exhausted == "dead_letter" else "stop" if is_stop else "retry",

@@ -17,9 +17,9 @@ from headrace.definitions.schemas import Finding
 from headrace.lang import ecl
 from headrace.lang.condition import fields_of, parse_scalar
 from headrace.lang.ecl import Trace
-from headrace.web.console.pages.definitions import DefinitionPages, Effect
+from headrace.web.console.pages.definitions import DefinitionPages, Details
 from headrace.web.console.pages.rules import find_on_shards
-from headrace.web.console.tables import Column, Row, Table
+from headrace.web.console.tables import Column, Row, Table, wide
 from headrace.web.console.texts import MASK, format_number, format_seconds, is_hidden
 from headrace.web.console.view import View
 
@@ -39,45 +39,22 @@ STATES_MAX = 60
 
 
 @dataclass(frozen=True)
-class Circle:
-    """A state with the number of keys that stand in it."""
-
-    x: int
-    y: int
-    label: str
-    keys: int
-    keys_y: int
-    css: str
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """An edge: its path, its label, and how often keys passed it. A long label is a number; the table of edges has its text."""
-
-    path: str
-    x: int
-    y: int
-    label: str
-    passed: int
-
-
-@dataclass(frozen=True)
 class Drawing:
     """The automaton as shapes of an SVG: states in columns by their distance from the start. Only values for a template: nothing here writes
     markup, so any name or condition may be in a label."""
 
     width: int
     height: int
-    circles: Sequence[Circle]
-    arrows: Sequence[Arrow]
+    circles: Sequence[Row]
+    """The states, each with the number of keys that stand in it."""
+    arrows: Sequence[Row]
+    """The edges, each with its path, its label, and how often keys passed it. A long label is a number; the table of edges has its text."""
     edges: Sequence[Row]
     """In words: the number of the edge, the states it connects, what leads along it."""
 
 
 @dataclass(frozen=True)
 class ShardState:
-    """A correlator on one shard."""
-
     state: correlators.CorrelatorState
     compiled: bytes | None
     """The table that runs; None until a node has compiled it."""
@@ -89,8 +66,6 @@ class ShardState:
 
 
 class CorrelatorPages(DefinitionPages[Correlator]):
-    """The pages of correlators."""
-
     kind = CORRELATORS
     listed = ("topic", "key", "pattern", "outputs")
     example = "headrace correlator create fraud --topic bank --pattern @fraud.ecl --action alarm=CALL"
@@ -98,37 +73,32 @@ class CorrelatorPages(DefinitionPages[Correlator]):
     drop_hint = "Its keys go with it; its versions and outputs stay on record."
 
     def list_value(self, field: Field, value: Any) -> Any:
-        return _outputs_text(value) if field.name == "outputs" else super().list_value(field, value)
+        if field.name == "outputs":
+            return ", ".join(line.replace("=", " → ", 1) for line in _output_lines(value))
+        return super().list_value(field, value)
 
     def to_text(self, field: Field, value: Any) -> str:
         return "\n".join(_output_lines(value)) if field.name == "outputs" else super().to_text(field, value)
 
     def from_text(self, field: Field, text: str, before: Correlator | None) -> Any:
-        return (
-            _outputs(text, before.outputs if before else {})
-            if field.name == "outputs"
-            else super().from_text(field, text, before)
-        )
+        if field.name == "outputs":
+            return _outputs(text, before.outputs if before else {})
+        return super().from_text(field, text, before)
 
     def hint(self, field: Field) -> str:
         return "One a line: TOKEN=ACTION, or TOKEN=TOPIC/TYPE for an event." if field.name == "outputs" else super().hint(field)
 
-    def describe_effect(self, counts: Mapping[str, int]) -> Effect:
-        return Effect(
-            f"{counts['carried']} keys carried, {counts['restarted']} restarted", "warn" if counts["restarted"] else "good"
-        )
+    def describe_effect(self, counts: Mapping[str, int]) -> Row:
+        text = f"{counts['carried']} keys carried, {counts['restarted']} restarted"
+        return {"text": text, "mood": "warn" if counts["restarted"] else "good"}
 
     def find(self, view: View, definition: Correlator) -> list[Finding]:
         return find_on_shards(view, ecl.typed_conditions(ecl.parse(definition.pattern)))
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, CorrelatorState]]
-    ) -> tuple[list[Table], dict[str, object]]:
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, CorrelatorState]]) -> Details:
         hides_keys = _hides_keys(view, [state.correlator for _, state in states])
         key = None if hides_keys else view.query.get("key")
-        outputs = view.collect(
-            lambda conn: correlators.list_correlations(conn, name, key=key or None, limit=OUTPUT_ROWS, namespace=view.namespace)
-        )
+        outputs = view.collect(view.bind(correlators.list_correlations, name, key=key or None, limit=OUTPUT_ROWS))
         tables = [_outputs_table(view, [{**row, "key": MASK} if hides_keys else row for row in outputs[::-1]])]
         values: dict[str, object] = {"key": key or "", "hides_keys": hides_keys, "events": view.query.get("events", "").strip()}
         if not states:
@@ -145,13 +115,14 @@ class CorrelatorPages(DefinitionPages[Correlator]):
             keys.update(shard.keys)
             passages.update(shard.passages.counts if shard.passages else {})
         drawing = draw_automaton(table, keys, passages, chosen.units if chosen else ())
+        waits = list(chosen.waits_for.events) if chosen else []
         values |= {
             "drawing": drawing,
             "passages": _passages_text([shard.passages for shard in shards]),
             "keys": keys.total(),
             "chosen": chosen,
             "kept": _kept_values(view, chosen) if chosen else [],
-            "waits": describe_waits(chosen.waits_for.events) if chosen else [],
+            "waits": waits[:WAITS_MAX] + [f"and {len(waits) - WAITS_MAX} more"] * (len(waits) > WAITS_MAX),
             "shortest": describe_trace(chosen.shortest) if chosen else None,
         }
         if drawing:
@@ -209,12 +180,6 @@ def _passages_text(passages: Sequence[correlators.Passages | None]) -> str:
     return f"× how often keys took an edge: {scope} {format_number(events)} events, {format_number(keys)} keys{since}."
 
 
-def describe_waits(events: Sequence[str]) -> list[str]:
-    """The classes of events that change a state."""
-    left = len(events) - WAITS_MAX
-    return [*events[:WAITS_MAX], *([f"and {left} more"] if left > 0 else [])]
-
-
 def describe_trace(trace: Trace | None) -> list[str] | None:
     """A trace step by step; None where no output can be reached, empty where it is reached already."""
     if trace is None:
@@ -229,35 +194,21 @@ def describe_trace(trace: Trace | None) -> list[str] | None:
 
 
 def _outputs_table(view: View, rows: list[Row]) -> Table:
-    columns = (
-        Column("output_at", "at", kind="time"),
-        Column(
-            "key", link=lambda row: None if row["key"] == MASK else view.url("/correlators", row["correlator"], key=row["key"])
-        ),
-        Column("token"),
-        Column("name", "became"),
-        Column("position", kind="number", wide=True, hint="Empty: a timer"),
+    key = Column(
+        "key", link=lambda row: None if row["key"] == MASK else view.url("/correlators", row["correlator"], key=row["key"])
+    )
+    position, evidence = (
+        Column("position", wide=True, hint="Empty: a timer"),
         Column("evidence", "evidence (positions)", wide=True),
-        Column("version", kind="number", wide=True),
     )
-    return Table(
-        "outputs",
-        columns,
-        rows,
-        title="Newest outputs",
-        empty_text="It has pushed nothing yet.",
-        key=("output_at", "key", "token"),
-    )
+    columns = (Column("output_at", "at"), key, "token", Column("name", "became"), position, evidence, wide("version"))
+    text = "It has pushed nothing yet."
+    return Table("outputs", columns, rows, title="Newest outputs", empty_text=text, key=("output_at", "key", "token"))
 
 
 def _edges_table(drawing: Drawing) -> Table:
-    columns = (
-        Column("edge", kind="number"),
-        Column("source", "from state"),
-        Column("target", "to state"),
-        Column("label", "on", kind="code"),
-        Column("passed", kind="number", hint="How often keys took it, by the newest events"),
-    )
+    passed = Column("passed", hint="How often keys took it, by the newest events")
+    columns = ("edge", Column("source", "from state"), Column("target", "to state"), Column("label", "on", kind="code"), passed)
     return Table("edges", columns, drawing.edges, title="Edges", empty_text="It has no edges.")
 
 
@@ -279,15 +230,8 @@ def _steps_table(pattern: str, text: str) -> Table:
         }
         for number, step in enumerate(steps, 1)
     ]
-    columns = (
-        Column("step", kind="number"),
-        Column("event"),
-        Column("at_s", "at", kind="seconds"),
-        Column("moved"),
-        Column("state", "state after"),
-        Column("status", kind="state"),
-        Column("outputs", "pushed"),
-    )
+    state, status = Column("state", "state after", kind="text"), Column("status", kind="state")
+    columns = ("step event", Column("at_s", "at"), "moved", state, status, Column("outputs", "pushed"))
     return Table("steps", columns, rows, title="Steps")
 
 
@@ -314,10 +258,6 @@ def _output_lines(outputs: Mapping[str, correlators.Output]) -> list[str]:
     ]
 
 
-def _outputs_text(outputs: Mapping[str, correlators.Output]) -> str:
-    return ", ".join(line.replace("=", " → ", 1) for line in _output_lines(outputs))
-
-
 def draw_automaton(
     table: ecl.Table,
     keys: Mapping[tuple[int, ...], int],
@@ -331,7 +271,9 @@ def draw_automaton(
     nodes, edges = {node.name: node for node in graph.nodes}, graph.edges
     if len(nodes) > STATES_MAX:
         return None
-    counts = _keys_by_state(keys)
+    counts: Counter[str] = Counter()
+    for units, count in keys.items():
+        counts.update({f"u{unit}s{state}": count for unit, state in enumerate(units)})
     marked = {f"u{unit}s{state}" for unit, state in enumerate(here)}
     places = _place_states(list(nodes), edges)
     circles = []
@@ -339,7 +281,8 @@ def draw_automaton(
         css = "state" + " start" * node.start + " here" * (name in marked) + " final" * (node.label in ("success", "failure"))
         # The number of keys is above the circle, where edges arrive least; below, where an edge leads back to it.
         y = places[name][1] + (36 if any(source == target == name for source, target, _ in edges) else -28)
-        circles.append(Circle(*places[name], node.label, counts.get(name, 0), y, css))
+        x, middle = places[name]
+        circles.append({"x": x, "y": middle, "label": node.label, "count": counts[name], "keys_y": y, "css": css})
     # One arrow for all edges between two states: several would lie on each other.
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, text in edges:
@@ -351,7 +294,7 @@ def draw_automaton(
         label, count = "; ".join(texts), passed.get((source, target), 0)
         backs += places[target][0] <= places[source][0] and source != target
         shown = label if len(label) <= LABEL_MAX else f"edge {number}"
-        arrows.append(_arrow(places[source], places[target], shown, count, backs))
+        arrows.append({**_arrow(places[source], places[target], backs), "label": shown, "passed": count})
         ends = {"source": nodes[source].label, "target": nodes[target].label}
         rows.append({"edge": number, **ends, "label": label, "passed": count})
     width = max(x for x, _ in places.values()) + GAP_X
@@ -359,43 +302,34 @@ def draw_automaton(
     return Drawing(width, height, circles, arrows, rows)
 
 
-def _keys_by_state(keys: Mapping[tuple[int, ...], int]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for units, count in keys.items():
-        for unit, state in enumerate(units):
-            counts[f"u{unit}s{state}"] = counts.get(f"u{unit}s{state}", 0) + count
-    return counts
-
-
 def _place_states(names: Sequence[str], edges: Sequence[tuple[str, str, str]]) -> dict[str, tuple[int, int]]:
     """Each state in the column of its distance from a state that nothing else leads to."""
     places: dict[str, tuple[int, int]] = {}
-    rows: dict[int, int] = {}
+    rows: Counter[int] = Counter()
     for start in names:
         waiting = [] if start in places else [(start, 0)]
         while waiting:
             name, column = waiting.pop(0)
             if name in places:
                 continue
-            row = rows.get(column, 0)
-            rows[column] = row + 1
-            places[name] = (MARGIN + column * GAP_X, MARGIN + 24 + row * GAP_Y)
+            places[name] = (MARGIN + column * GAP_X, MARGIN + 24 + rows[column] * GAP_Y)
+            rows[column] += 1
             waiting += [(target, column + 1) for source, target, _ in edges if source == name]
     return places
 
 
-def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed: int, backs: int) -> Arrow:
-    """`backs`: how many edges before lead back, below which this one has to pass."""
+def _arrow(source: tuple[int, int], target: tuple[int, int], backs: int) -> Row:
+    """The path, and the place of its label. `backs`: how many edges before lead back, below which this one has to pass."""
     (x1, y1), (x2, y2) = source, target
     if source == target:
         path = f"M{x1 - 8},{y1 - 20} C{x1 - 24},{y1 - 58} {x1 + 24},{y1 - 58} {x1 + 8},{y1 - 20}"
-        return Arrow(path, x1 + 20, y1 - 38, label, passed)
+        return {"path": path, "x": x1 + 20, "y": y1 - 38}
     if x2 > x1:
         path = f"M{x1 + RADIUS},{y1} C{x1 + 90},{y1} {x2 - 90},{y2} {x2 - RADIUS - 6},{y2}"
-        return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label, passed)
+        return {"path": path, "x": x1 + RADIUS + 8, "y": (y1 * 2 + y2) // 3 - 6}
     low = max(y1, y2) + 64 + BACK_Y * (backs - 1)
     path = f"M{x1 - 12},{y1 + RADIUS - 3} C{x1 - 30},{low} {x2 + 30},{low} {x2 + 14},{y2 + RADIUS + 2}"
-    return Arrow(path, (x1 + x2) // 2 - 40, low + 4, label, passed)
+    return {"path": path, "x": (x1 + x2) // 2 - 40, "y": low + 4}
 
 
 ROUTES = CorrelatorPages().routes()

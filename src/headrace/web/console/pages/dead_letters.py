@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from urllib.parse import quote
 
-import msgspec
-
 from headrace import actions
-from headrace.core import Conflict, Invalid, RawJSON, decode
-from headrace.db import Connection, Target, fetch_value, query
+from headrace.core import Conflict, Invalid, decode, raw_json
+from headrace.db import Connection, Target, fetch_value
+from headrace.web.console.pages.event_search import parse_position
 from headrace.web.console.routes import change, read
 from headrace.web.console.site import Job
-from headrace.web.console.tables import Column, Row, Table, fetch_dicts
-from headrace.web.console.texts import DiffLine, diff_lines, format_number, payload_text
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts, wide
+from headrace.web.console.texts import diff_lines, format_number, payload_text
 from headrace.web.console.view import Done, Page, View
 
 STEP = 200
@@ -24,7 +24,6 @@ PAGE_ROWS = 100
 EXPORT_ROWS = 10_000
 DISCARD_MAX = 10_000
 """Letters of a shard that one discard takes; it is one transaction."""
-PLACE_DIGITS_MAX = 18
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ class Group:
 
     def letters(self, view: View, conn: Connection, *, after: int, limit: int, only_open: bool) -> list[Row]:
         """The letters behind a place, at most `limit`."""
-        parameters = {**vars(self), "after": after, "limit": limit, "open": only_open, "namespace": view.namespace}
-        return fetch_dicts(conn, query("web/console/dead_letters"), parameters)
+        place = {"after": after, "limit": limit, "open": only_open}
+        return fetch_dicts(conn, "dead_letters", namespace=view.namespace, **vars(self), **place)
 
 
 @dataclass(frozen=True)
@@ -71,42 +70,27 @@ class Count:
 def list_groups(view: View) -> Page:
     """How many dead letters there are, by what they have in common."""
     rows = [
-        {
-            **row,
-            "of": f"action {row['name']}" if row["kind"] == "action" else f"events of {row['source']}",
-        }
-        for row in _read_groups(view)
+        {**row, "of": f"action {row['name']}" if row["kind"] == "action" else f"events of {row['source']}"}
+        for row in view.fetch("dead_letters_groups")
     ]
     columns = (
         Column("error_group", "error", link=lambda row: _group_of(row).url(view, shard=_shard(view, row))),
-        Column("of", "of"),
-        Column("reason", wide=True),
-        Column("dead", kind="number", hint="Counted up to a bound; + stands for more"),
-        Column(
-            "marked", "redriven soon", kind="number", wide=True, hint="Events marked for a redrive; a running consumer takes them"
-        ),
-        Column("last_at", "newest", kind="time"),
-        Column("first_at", "oldest", kind="time", wide=True),
+        "of",
+        wide("reason"),
+        Column("dead", hint="Counted up to a bound; + stands for more"),
+        Column("marked", "redriven soon", wide=True, hint="Events marked for a redrive; a running consumer takes them"),
+        Column("last_at", "newest"),
+        Column("first_at", "oldest", wide=True),
     )
-    table = Table(
-        "groups",
-        columns,
-        rows,
-        empty="headrace dead-letter list",
-        empty_text="No dead letters. Everything was handled.",
-        key=("error_group", "of", "reason"),
-    )
+    key, text = ("error_group", "of", "reason"), "No dead letters. Everything was handled."
+    table = Table("groups", columns, rows, empty="headrace dead-letter list", empty_text=text, key=key)
     values = {"dead_actions": _total(rows, "action"), "dead_events": _total(rows, "event")}
     return Page("dead_letters.html", "Dead letters", tables=(table,), values=values)
 
 
-def _read_groups(view: View) -> list[Row]:
-    return view.collect(lambda conn: fetch_dicts(conn, query("web/console/dead_letters_groups"), {"namespace": view.namespace}))
-
-
 def count_letters(view: View, conn: Connection) -> int:
     """The dead letters of actions and events on one shard; each group is counted up to a bound."""
-    rows = fetch_dicts(conn, query("web/console/dead_letters_groups"), {"namespace": view.namespace})
+    rows = fetch_dicts(conn, "dead_letters_groups", namespace=view.namespace)
     return sum(_total(rows, kind).letters for kind in ("action", "event"))
 
 
@@ -126,17 +110,16 @@ def _shard(view: View, row: Row) -> str | None:
 def show_group(view: View) -> Page:
     """The letters of a group, a page of them; what happened to the first one that was redriven, and the progress of the rest."""
     group = Group.from_fields(view.query)
-    after = _start_after(view.query.get("after", ""))
+    after = parse_position(view.query.get("after", "")) or 0
     rows = EXPORT_ROWS if view.query.get("format") else PAGE_ROWS
     letters = view.collect(lambda conn: group.letters(view, conn, after=after, limit=rows + 1, only_open=False))
     columns = (
         Column("id", "dead letter", link=lambda row: letter_url(view, row["id"], shard=_shard(view, row))),
         Column("name", "action" if group.kind == "action" else "type", wide=True),
-        Column("key"),
-        Column("state", kind="state"),
-        Column("attempts", kind="number", wide=True),
-        Column("buried_at", "since", kind="time"),
-        Column("error", wide=True),
+        "key state",
+        wide("attempts"),
+        Column("buried_at", "since"),
+        wide("error"),
         Column("payload", kind="payload", wide=True),
     )
     is_one_shard = len(view.targets) == 1
@@ -156,12 +139,8 @@ def show_group(view: View) -> Page:
     return Page("dead_letters_group.html", group.label, tables=(table,), values=values)
 
 
-def _start_after(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= PLACE_DIGITS_MAX else 0
-
-
 def _count(view: View, group: Group) -> Count:
-    rows = [row for row in _read_groups(view) if _group_of(row) == group]
+    rows = [row for row in view.fetch("dead_letters_groups") if _group_of(row) == group]
     return Count(sum(row["dead"] for row in rows), any(row["is_more"] for row in rows))
 
 
@@ -190,7 +169,7 @@ def redrive_group(view: View) -> Done:
         return _redrive_first(view, group)
     total = _count(view, group)
     view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
-    if not view.site.jobs.start(_job_key(view, group), Redrive(view, group, total.letters), Redrive.run):
+    if not view.site.jobs.start(_job_key(view, group), Redrive(view, group, total.letters)):
         raise Conflict("a redrive of this group is running; wait for its end")
     return Done(f"{total} dead letters of {group.label} are sent to their handlers again", group.url(view))
 
@@ -226,15 +205,15 @@ class Redrive(Job):
     def run(self) -> None:
         for target in self._targets:
             after = 0
-            while letters := self._next_letters(target, after):
+            while True:
+                with self._view.reading(target) as conn:
+                    letters = self._group.letters(self._view, conn, after=after, limit=STEP, only_open=True)
+                if not letters:
+                    break
                 after = letters[-1]["place"]
                 if ids := [str(row["id"]) for row in letters if row["buried_at"] < self._started_at[target.name]]:
                     self.done += change_letters(self._view, "redrive", ids, target)
                     self.total = max(self.done, self.total)
-
-    def _next_letters(self, target: Target, after: int) -> list[Row]:
-        with self._view.reading(target) as conn:
-            return self._group.letters(self._view, conn, after=after, limit=STEP, only_open=True)
 
 
 def discard_group(view: View) -> Done:
@@ -257,7 +236,7 @@ def change_letters(view: View, what: str, ids: Sequence[str], target: Target) ->
     [(_, count)] = view.change(
         f"dead-letter.{what}",
         ids[0] if len(ids) == 1 else f"{len(ids)} dead letters",
-        lambda conn: act(conn, ids, namespace=view.namespace),
+        view.bind(act, ids),
         details={"ids": list(ids)},
         targets=[target],
     )
@@ -274,7 +253,7 @@ def letter_url(view: View, letter_id: str, path: str = "letter", **parameters: o
 
 def find_letter(view: View, letter_id: str) -> tuple[Target, actions.DeadLetter]:
     """A dead letter and its shard; raises UnknownDeadLetter."""
-    return view.find(lambda conn: actions.get_dead_letter(conn, letter_id, namespace=view.namespace))
+    return view.find(view.bind(actions.get_dead_letter, letter_id))
 
 
 def show_letter(view: View) -> Page:
@@ -285,12 +264,11 @@ def show_letter(view: View) -> Page:
 def _letter_page(view: View, preview: str | None) -> Page:
     target, letter = find_letter(view, view.path["letter"])
     text, masked = payload_text(letter.payload), view.mask(letter.payload)
-    group = Group(
-        letter.kind, letter.source, letter.name or "" if letter.kind == "action" else "", letter.reason, letter.error_group or ""
-    )
+    is_action = letter.kind == "action"
+    group = Group(letter.kind, letter.source, letter.name or "" if is_action else "", letter.reason, letter.error_group or "")
     facts = [
         ("State", letter.state),
-        ("Action" if letter.kind == "action" else "Event type", letter.name),
+        ("Action" if is_action else "Event type", letter.name),
         ("Key", letter.key),
         ("Reason", letter.reason),
         ("Attempts", letter.attempts),
@@ -303,35 +281,23 @@ def _letter_page(view: View, preview: str | None) -> Page:
         "shard": target.name if len(view.shards) > 1 else None,
         "facts": facts,
         "group_url": group.url(view),
-        "original_url": view.url(f"/{'actions' if letter.kind == 'action' else 'events'}/{letter.original_id}")
-        if letter.original_id
-        else None,
+        "original_url": view.url("/actions" if is_action else "/events", str(letter.original_id)) if letter.original_id else None,
         "is_open": letter.state in ("dead", "behind"),
         "is_masked": is_masked,
         "payload": masked,
         "text": view.form.get("payload", text),
         "edits": diff_lines(payload_text(view.mask(letter.original_payload)), payload_text(masked)) if letter.edited else [],
-        "preview": _preview(text, preview) if preview is not None else None,
+        "preview": None if preview is None else diff_lines(text, payload_text(decode(preview))),
         "is_discarding": view.query.get("discard") == "1",
     }
     return Page("dead_letter.html", f"Dead letter {letter.id}", values=values, is_live=False)
 
 
-def _preview(before: str, after: str) -> list[DiffLine]:
-    return diff_lines(before, payload_text(decode(after)))
-
-
-def _payload(text: str) -> RawJSON:
-    """A payload exactly as it was typed, so that no digit is lost; raises InvalidPayload."""
-    decode(text)
-    return msgspec.Raw(text.encode())
-
-
 def edit(view: View) -> Done | Page:
-    """Shows what an edit changes, then writes it."""
     letter_id, text = view.path["letter"], view.form.get("payload", "")
     target, letter = find_letter(view, letter_id)
-    payload = _payload(text)
+    # Exactly as it was typed, so that no digit is lost.
+    payload = raw_json(text)
     if view.mask(letter.payload) != letter.payload:
         raise Invalid(
             "some fields of this payload are hidden from you, and an edit would lose them; ask somebody who may see them"
@@ -341,29 +307,23 @@ def edit(view: View) -> Done | Page:
     view.change(
         "dead-letter.edit",
         letter_id,
-        lambda conn: actions.edit_dead_letter(conn, letter_id, payload, namespace=view.namespace),
+        view.bind(actions.edit_dead_letter, letter_id, payload),
         state=lambda conn: {"payload": actions.get_dead_letter(conn, letter_id, namespace=view.namespace).payload},
         targets=[target],
     )
     return Done(f"dead letter {letter_id} changed; redrive it to send the new payload", letter_url(view, letter_id))
 
 
-def redrive_letter(view: View) -> Done:
+def change_letter(view: View, what: str) -> Done:
     letter_id = view.path["letter"]
-    target, letter = find_letter(view, letter_id)
-    if not change_letters(view, "redrive", [letter_id], target):
-        raise Conflict(f"dead letter {letter_id} is {letter.state} already")
-    return Done(f"dead letter {letter_id} will be handled again", letter_url(view, letter_id))
-
-
-def discard_letter(view: View) -> Done:
-    letter_id = view.path["letter"]
-    if view.form.get("confirm") != "yes":
+    if what == "discard" and view.form.get("confirm") != "yes":
         raise Invalid("confirm that this dead letter may be discarded")
     target, letter = find_letter(view, letter_id)
-    if not change_letters(view, "discard", [letter_id], target):
+    if not change_letters(view, what, [letter_id], target):
         raise Conflict(f"dead letter {letter_id} is {letter.state} already")
-    return Done(f"dead letter {letter_id} discarded", view.url("/dead-letters"))
+    if what == "discard":
+        return Done(f"dead letter {letter_id} discarded", view.url("/dead-letters"))
+    return Done(f"dead letter {letter_id} will be handled again", letter_url(view, letter_id))
 
 
 ROUTES = (
@@ -373,6 +333,6 @@ ROUTES = (
     change("/dead-letters/group/discard", discard_group),
     read("/dead-letters/letter/{letter:path}", show_letter),
     change("/dead-letters/edit/{letter:path}", edit, form=show_letter),
-    change("/dead-letters/redrive/{letter:path}", redrive_letter, form=show_letter),
-    change("/dead-letters/discard/{letter:path}", discard_letter, form=show_letter),
+    change("/dead-letters/redrive/{letter:path}", partial(change_letter, what="redrive"), form=show_letter),
+    change("/dead-letters/discard/{letter:path}", partial(change_letter, what="discard"), form=show_letter),
 )

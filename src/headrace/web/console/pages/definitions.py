@@ -11,24 +11,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from starlette.routing import Route
 
-from headrace.actions import Pause, list_pauses
+from headrace.actions import list_pauses
 from headrace.core import Conflict, Forbidden, HeadraceError, Invalid, safe_line
 from headrace.db import Connection, Shards, Target
 from headrace.definitions import Definition, DefinitionKind, Field, list_actions
 from headrace.definitions.schemas import Finding
-from headrace.web.console.pages.versions import FieldChange, compare, describe_versions
 from headrace.web.console.routes import change, read
 from headrace.web.console.tables import Column, Row, Table, to_row
+from headrace.web.console.texts import diff_words
 from headrace.web.console.view import Done, Page, View
 
 D = TypeVar("D", bound=Definition)
 T = TypeVar("T")
+Details: TypeAlias = tuple[list[Table], dict[str, object]]
+"""The tables and the values of a kind's own template."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +52,14 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """What a change affects, such as keys that start afresh."""
-
-    text: str
-    mood: str
-    """good or warn."""
-
-
-@dataclass(frozen=True)
 class Plan(Generic[D]):
     """What applying would change."""
 
     definition: D
-    changes: Sequence[FieldChange]
+    changes: Sequence[Row]
     meaning: str | None
-    effect: Effect | None
+    effect: Row | None
+    """What the change affects, such as keys that start afresh: its text, and its mood, good or warn."""
     findings: Sequence[Finding]
     details: Mapping[str, object]
     """What the template of the kind shows."""
@@ -102,7 +96,7 @@ class DefinitionPages(Generic[D]):
             return "not active"
         return "pending" if state.status == "pending" else "active"
 
-    def columns(self, view: View) -> list[Column]:
+    def columns(self, view: View) -> list[Column | str]:
         """Further columns of the list; `rows` has their values."""
         return []
 
@@ -114,12 +108,11 @@ class DefinitionPages(Generic[D]):
         """What the page of one says of it beyond its fields."""
         return []
 
-    def show_details(self, view: View, name: str, states: Sequence[tuple[str, Any]]) -> tuple[list[Table], dict[str, object]]:
-        """The tables and the values of the kind's own template; `states` by shard, none for one that was dropped."""
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, Any]]) -> Details:
+        """What the page of one shows besides; `states` by shard, none for one that was dropped."""
         return [], {}
 
     def choices(self, view: View, field: Field, text: str) -> Sequence[str]:
-        """What can be chosen for a field."""
         if field.name == "topic":
             known = [topic for topic in view.topic_names() if self.is_topic_any or not topic.startswith("headrace.")]
             return known if text in known or not text else [*known, text]
@@ -139,30 +132,28 @@ class DefinitionPages(Generic[D]):
         return field.from_text(text)
 
     def find(self, view: View, definition: D) -> list[Finding]:
-        """What it reads that the schemas do not have."""
         return []
 
-    def plan_details(self, view: View, definition: D, before: D | None) -> tuple[list[Table], dict[str, object]]:
-        """Tables and values of the plan."""
+    def plan_details(self, view: View, definition: D, before: D | None) -> Details:
         return [], {}
 
     # The pages
 
     def list_all(self, view: View) -> Page:
-        """All definitions of the namespace."""
         noun = self.kind.noun
-        found = view.each_shard(lambda conn: self.kind.list_all(conn, namespace=view.namespace))
+        found = view.each_shard(view.bind(self.kind.list_all))
         states = [(shard, state) for shard, part in found for state in part]
         rows = [
             {**self._row(shard, state), **others} for (shard, state), others in zip(states, self.rows(view, states), strict=True)
         ]
         fields = {field.name: field for field in self.kind.fields}
+        link = Column("topic", link=view.link("/topics", "topic"))
         columns = [
             Column(noun, link=lambda row: self.url(view, row[noun])),
-            Column("state", kind="state"),
-            *(_list_column(view, fields[name]) for name in self.listed),
+            "state",
+            *(link if name == "topic" else _list_column(fields[name]) for name in self.listed),
             *self.columns(view),
-            *([Column("version", kind="number", wide=True)] if self.kind.version_type else []),
+            *([Column("version", wide=True)] if self.kind.version_type else []),
             Column("problem", wide=True),
         ]
         table = Table(self.kind.list_name, columns, rows, empty=self.example, empty_text=f"There is no {noun} yet.")
@@ -172,13 +163,12 @@ class DefinitionPages(Generic[D]):
     def _row(self, shard: str, state: Any) -> Row:
         definition = self.kind.definition(state)
         problem = (state.error or getattr(state, "warning", None) or "").strip()
-        others = {name: getattr(state, name, None) for name in ("version", "source", "written_at", "written_by")}
         return {
             "shard": shard,
             self.kind.noun: definition.name,
             "state": self.state_word(state),
             **{field.name: self.list_value(field, getattr(definition, field.name)) for field in self.kind.fields[1:]},
-            **others,
+            **{name: getattr(state, name, None) for name in ("version", "source", "written_at", "written_by")},
             "problem": problem.splitlines()[0] if problem else None,
         }
 
@@ -187,18 +177,17 @@ class DefinitionPages(Generic[D]):
         return " ".join(value.split()) if field.is_long and value else field.to_json(value)
 
     def show(self, view: View) -> Page:
-        """One definition. A dropped one keeps its versions."""
-        return self._show(view, view.path["name"])
-
-    def _show(self, view: View, name: str) -> Page:
-        noun = self.kind.noun
-        found = view.each_shard(lambda conn: self.kind.list_all(conn, name=name, namespace=view.namespace))
+        """One definition, also after an error of a form of one button. A dropped one keeps its versions."""
+        noun, name = self.kind.noun, view.path.get("name") or self.form_name(view)
+        found = view.each_shard(view.bind(self.kind.list_all, name=name))
         states = [(shard, state) for shard, part in found for state in part]
-        versions = self._versions(view, name)
+        has_versions = self.kind.version_type is not None
+        versions = view.each_shard(view.bind(self.kind.versions, name))[0][1] if has_versions else []
         if not states and not versions:
             raise self.kind.unknown(f"there is no {noun} {name!r} in namespace {view.namespace!r}")
         state = states[0][1] if states else None
-        pauses = [pause for _, parts in view.each_shard(lambda conn: self._pauses(conn, view, name)) for pause in parts]
+        pauses = [pause for _, parts in view.each_shard(view.bind(list_pauses)) for pause in parts]
+        pauses = [pause for pause in pauses if (pause.kind, pause.name) == (noun, name)]
         tables, details = self.show_details(view, name, states)
         values = {
             "noun": noun,
@@ -212,7 +201,7 @@ class DefinitionPages(Generic[D]):
             "pauses": pauses,
             "paused_hint": self.paused_hint,
             "drop_hint": self.drop_hint,
-            "versions": describe_versions(self.kind, self.to_text, versions),
+            "versions": self.describe_versions(versions),
             **details,
         }
         if versions:
@@ -222,15 +211,6 @@ class DefinitionPages(Generic[D]):
                 Table("versions", [Column(name) for name in names], [to_row(version) for version in versions[::-1]]),
             ]
         return Page(f"{noun}.html", name, tables=tables, values=values)
-
-    def _versions(self, view: View, name: str) -> list[Any]:
-        if self.kind.version_type is None:
-            return []
-        return view.each_shard(lambda conn: self.kind.versions(conn, name, namespace=view.namespace))[0][1]
-
-    def _pauses(self, conn: Connection, view: View, name: str) -> list[Pause]:
-        pauses = list_pauses(conn, namespace=view.namespace)
-        return [pause for pause in pauses if (pause.kind, pause.name) == (self.kind.noun, name)]
 
     def _facts(self, view: View, state: Any) -> list[tuple[str, object]]:
         definition = self.kind.definition(state)
@@ -251,7 +231,7 @@ class DefinitionPages(Generic[D]):
     def edit_form(self, view: View) -> Page:
         """A definition of today in a form; with `plan` in the address also what the change would do."""
         name = _typed(view, self.kind.noun)
-        return self._form_page(view, name, *view.find(lambda conn: self.kind.get(conn, name, namespace=view.namespace)))
+        return self._form_page(view, name, *view.find(view.bind(self.kind.get, name)))
 
     def _form(self, view: View) -> Page:
         """The form again, after an error of `apply`."""
@@ -287,7 +267,6 @@ class DefinitionPages(Generic[D]):
     form_template: ClassVar[str] = "definition_edit.html"
 
     def form_values(self, view: View, plan: Plan[D] | None) -> dict[str, object]:
-        """Further values of the form's template."""
         return {}
 
     def is_form_live(self, plan: Plan[D] | None) -> bool:
@@ -310,7 +289,7 @@ class DefinitionPages(Generic[D]):
         if field.name in ("event_type", "type"):
             suggestions = view.event_types()
         elif field.name == "action":
-            names = {row["name"] for row in view.collect(lambda conn: list_actions(conn, namespace=view.namespace))}
+            names = {row["name"] for row in view.collect(view.bind(list_actions))}
             # Nodes report the actions they handle, whatever they are called: only what can be typed is suggested.
             suggestions = sorted(name for name in names if safe_line(name) == name)
         return Input(field, text, self.hint(field), self.choices(view, field, text), suggestions)
@@ -331,9 +310,9 @@ class DefinitionPages(Generic[D]):
     def _plan(self, view: View, definition: D, before: D | None, target: Target | None) -> tuple[Plan[D], list[Table]]:
         """Checks the definition, compares it with the one of today, and tries it. Raises Invalid for what apply would reject."""
         self.kind.check(definition)
-        changes = compare(self.kind, self.to_text, before, definition) if before is not None else []
+        changes = self.compare(before, definition) if before is not None else []
         meaning = self.kind.meaning(before, definition) if before is not None else None
-        effect: Effect | None = None
+        effect: Row | None = None
         findings: list[Finding] = []
         # Only what goes on is renewed while the page is open.
         if not view.query.get("live"):
@@ -368,7 +347,7 @@ class DefinitionPages(Generic[D]):
         noun, name, stamp = self.kind.noun, view.text(self.kind.noun), view.form.get("stamp", "")
         before = target = None
         if stamp:
-            target, state = view.find(lambda conn: self.kind.get(conn, name, namespace=view.namespace))
+            target, state = view.find(view.bind(self.kind.get, name))
             before = self.kind.definition(state)
         definition = self._definition(name, self._texts(view, None), before)
 
@@ -383,26 +362,22 @@ class DefinitionPages(Generic[D]):
                 raise Conflict(f"{noun} {name} was changed meanwhile{version}")
             return self._write(conn, view, definition, before, stored.source)
 
-        results = view.change(
-            f"{noun}.alter" if stamp else f"{noun}.create",
-            name,
-            act,
-            state=lambda conn: self._audited(conn, view, name),
-            targets=self._targets(view, definition, target),
-        )
+        state_of = lambda conn: self._audited(conn, view, name)  # noqa: E731
+        what, targets = "alter" if stamp else "create", self._targets(view, definition, target)
+        results = view.change(f"{noun}.{what}", name, act, state=state_of, targets=targets)
         effect = self._effect(results)
         done = f"{noun} {name} {'changed' if stamp else 'created'}"
-        return Done(f"{done}: {effect.text}" if effect else f"{done}{self.applied_hint}", self.url(view, name))
+        return Done(f"{done}: {effect['text']}" if effect else f"{done}{self.applied_hint}", self.url(view, name))
 
-    def _effect(self, results: Sequence[tuple[str, Mapping[str, int]]]) -> Effect | None:
+    def _effect(self, results: Sequence[tuple[str, Mapping[str, int]]]) -> Row | None:
         total: Counter[str] = Counter()
         for _, counts in results:
             total.update(counts)
         return self.describe_effect(total) if any(counts for _, counts in results) else None
 
-    def describe_effect(self, counts: Mapping[str, int]) -> Effect:
+    def describe_effect(self, counts: Mapping[str, int]) -> Row:
         """What a change affects, by the counts that the store gives."""
-        return Effect(", ".join(f"{count} {what}" for what, count in counts.items()), "warn")
+        return {"text": ", ".join(f"{count} {what}" for what, count in counts.items()), "mood": "warn"}
 
     def _audited(self, conn: Connection, view: View, name: str) -> object:
         """What the audit keeps of a definition before and after a change; None where there is none."""
@@ -412,8 +387,33 @@ class DefinitionPages(Generic[D]):
             return {"state": self.state_word(state), "version": getattr(state, "version", None), **fields}
         return None
 
+    def compare(self, before: Any, after: Any) -> list[Row]:
+        """The fields that differ, each with the differences of its text."""
+        return [
+            {"name": field.label, "parts": diff_words(self.to_text(field, old), self.to_text(field, new))}
+            for field in self.kind.fields[1:]
+            for old, new in [(getattr(before, field.name), getattr(after, field.name))]
+            if old != new
+        ]
+
+    def describe_versions(self, versions: Sequence[Any]) -> list[Row]:
+        """The versions, newest first, each with what it changed. A definition that was dropped and created again starts afresh."""
+        texts: list[Row] = []
+        before = None
+        for version in versions:
+            id_ = f"{self.kind.noun}_id"
+            is_new = before is None or getattr(before, id_) != getattr(version, id_)
+            changes = [] if is_new or version.dropped else self.compare(before, version)
+            headline = "dropped" if version.dropped else "created" if is_new else "changed" if changes else "written again"
+            if is_new and not version.dropped:
+                long = [field for field in self.kind.fields if field.is_long]
+                changes = [{"name": field.label, "parts": [(" ", getattr(version, field.name))]} for field in long]
+            own = {name: getattr(version, name, None) for name in ("version", "written_at", "written_by", "status", "error")}
+            texts.append({**own, "positions": _positions(version), "headline": headline, "changes": changes})
+            before = version
+        return texts[::-1]
+
     def pause(self, view: View) -> Done:
-        """Pauses a definition, on every selected shard that has it."""
         reason = view.text("reason") or None
         name, _ = self.change(
             view, "pause", lambda conn, name: self.kind.pause(conn, name, reason=reason, namespace=view.namespace)
@@ -421,7 +421,6 @@ class DefinitionPages(Generic[D]):
         return Done(f"{self.kind.noun} {name} is paused{self.paused_hint and f': {self.paused_hint}'}", self.url(view, name))
 
     def resume(self, view: View) -> Done:
-        """Lets a paused definition go on."""
         name, counts = self.change(view, "resume", lambda conn, name: self.kind.resume(conn, name, namespace=view.namespace))
         return Done(f"{self.kind.noun} {name} goes on{self.resumed_hint(sum(counts))}", self.url(view, name))
 
@@ -439,22 +438,16 @@ class DefinitionPages(Generic[D]):
         noun, name = self.kind.noun, self.form_name(view)
         targets = None
         if self.kind.is_on_one_shard:
-            targets = [view.find(lambda conn: self.kind.get(conn, name, namespace=view.namespace))[0]]
+            targets = [view.find(view.bind(self.kind.get, name))[0]]
         reason = {"reason": view.text("reason")} if view.text("reason") else None
         state = lambda conn: self._audited(conn, view, name)  # noqa: E731
         results = view.change(f"{noun}.{what}", name, lambda conn: act(conn, name), state=state, details=reason, targets=targets)
         return name, [result for _, result in results]
 
     def form_name(self, view: View) -> str:
-        """The name in a form of one button."""
-        name = view.form.get(self.kind.noun, "")
-        if not name:
+        if not (name := view.form.get(self.kind.noun, "")):
             raise Invalid(f"name the {self.kind.noun}")
         return name
-
-    def show_again(self, view: View) -> Page:
-        """The page of one, after an error of a form of one button."""
-        return self._show(view, self.form_name(view))
 
     @cached_property
     def path(self) -> str:
@@ -471,18 +464,16 @@ class DefinitionPages(Generic[D]):
             read(f"{self.path}/-/create", self.create_form),
             read(f"{self.path}/-/edit", self.edit_form),
             change(f"{self.path}/-/apply", self.apply, form=self._form),
-            change(f"{self.path}/-/pause", self.pause, form=self.show_again),
-            change(f"{self.path}/-/resume", self.resume, form=self.show_again),
-            change(f"{self.path}/-/drop", self.drop, form=self.show_again),
+            change(f"{self.path}/-/pause", self.pause, form=self.show),
+            change(f"{self.path}/-/resume", self.resume, form=self.show),
+            change(f"{self.path}/-/drop", self.drop, form=self.show),
             read(f"{self.path}/{{name:path}}", self.show),
         )
 
 
-def _list_column(view: View, field: Field) -> Column:
-    if field.name == "topic":
-        return Column("topic", link=view.link("/topics", "topic"))
+def _list_column(field: Field) -> Column:
     is_code = field.is_long or field.is_json
-    return Column(field.name, field.label, kind="code" if is_code else "text", wide=is_code)
+    return Column(field.name, field.label, kind="code" if is_code else None, wide=is_code)
 
 
 def _is_typed(view: View) -> bool:
@@ -498,3 +489,12 @@ def _stamp(state: Any, definition: Definition) -> str:
     """Which definition a plan was made for: its version, or a digest of what has none."""
     version = getattr(state, "version", None)
     return blake2s(repr(definition).encode(), digest_size=8).hexdigest() if version is None else str(version)
+
+
+def _positions(version: Any) -> str | None:
+    if not hasattr(version, "since_position"):
+        return None
+    if version.since_position is None:
+        return "never active"
+    until = "now" if version.until_position is None else version.until_position
+    return f"active for positions {version.since_position} to {until}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import itemgetter
 from time import monotonic
 from typing import cast
 from urllib.parse import quote
@@ -27,7 +29,7 @@ from headrace.web.console.pages.event_search import (
 )
 from headrace.web.console.pages.events import publish_snippets
 from headrace.web.console.routes import read
-from headrace.web.console.tables import Column, Row, Table, to_row
+from headrace.web.console.tables import Column, Row, Table, to_row, wide
 from headrace.web.console.texts import format_seconds
 from headrace.web.console.view import Page, View
 
@@ -39,8 +41,6 @@ TREE_S = 0.06
 
 @dataclass
 class TreeNode:
-    """A node of the tree."""
-
     kind: str
     label: str
     url: str = ""
@@ -93,12 +93,12 @@ def show_event(view: View) -> Page:
     if not histories:
         return _show_archived(view, event_id)
     evaluations = [row for part in histories for row in _evaluations(view, part)]
-    values = {
-        "event_id": event_id,
-        "parts": [_part(view, part) for part in histories],
-        "is_archived": False,
-    }
-    tables = (_rule_table(evaluations), _consumer_table(view, histories), _timeline_table(view, histories))
+    values = {"event_id": event_id, "parts": [_part(view, part) for part in histories], "is_archived": False}
+    tables = (
+        Table("rules", ("rule version event_type condition timing answer fired why",), evaluations),
+        _consumer_table(view, histories),
+        _timeline_table(view, histories),
+    )
     return Page("event.html", f"Event {histories[0].history.type}", tables=tables, values=values)
 
 
@@ -112,70 +112,52 @@ def _read(view: View, conn: Connection, event_id: UUID) -> list[HistoryPart]:
 
 def _read_part(view: View, conn: Connection, history: EventHistory) -> HistoryPart:
     sent = [output.output_id for output in history.outputs if output.becomes == "action"]
-    attempts: list[Attempt] = list_attempts(conn, sent, namespace=history.namespace) if sent else []
-    results: list[Result] = list_results(conn, sent, namespace=history.namespace) if sent else []
-    payload, headers = _texts(conn, history)
+    # Payload and headers with exact numbers.
+    parameters = {"event_id": history.event_id, "topic": history.topic, "namespace": history.namespace}
+    with map_database_errors():
+        row = conn.execute(query("web/console/event_texts"), parameters).fetchone()
+    payload, headers = (None, {}) if row is None else map(decode_json, row)
     masked = cast(Json, view.mask(cast(JSON, payload)))
-    sample = Sample(masked, history.type, history.key, headers if isinstance(headers, dict) else {}, history.emitted_at)
     return HistoryPart(
         "",
         history,
-        sample,
+        Sample(masked, history.type, history.key, headers if isinstance(headers, dict) else {}, history.emitted_at),
         is_masked=masked != payload,
         hides_fields=bool(view.hidden_fields),
-        attempts=tuple(attempts),
-        results=tuple(results),
+        attempts=tuple(list_attempts(conn, sent, namespace=history.namespace) if sent else ()),
+        results=tuple(list_results(conn, sent, namespace=history.namespace) if sent else ()),
         tree=build_tree(view, conn, history),
     )
 
 
-def _texts(conn: Connection, history: EventHistory) -> tuple[Json, Json]:
-    """Payload and headers with exact numbers."""
-    parameters = {"event_id": history.event_id, "topic": history.topic, "namespace": history.namespace}
-    with map_database_errors():
-        row = conn.execute(query("web/console/event_texts"), parameters).fetchone()
-    return (None, {}) if row is None else (decode_json(row[0]), decode_json(row[1]))
-
-
 def _part(view: View, part: HistoryPart) -> Row:
-    """What the template shows of an event in one topic."""
     history = part.history
-    payload = exact_json(part.sample.payload)
-    chosen = view.on_shard(part.shard)
+    place = {"topic": history.topic, **view.on_shard(part.shard)}
     republish = None
     if history.position is not None and not part.is_masked:
-        republish = view.url("/events/publish", topic=history.topic, position=history.position, **chosen)
+        republish = view.url("/events/publish", **place, position=history.position)
     snippets = publish_snippets(view, history.topic, history.type, history.key, exact_json(part.sample.payload, indent=False))
     return {
         "shard": part.shard,
         "history": history,
-        "facts": _facts(part),
-        "payload": payload,
+        "facts": [
+            ("Topic", history.topic),
+            ("Position", "not in the log yet" if history.position is None else history.position),
+            ("Partition", history.partition),
+            *[("Type", history.type), ("Key", history.key), ("Outcome", history.outcome)],
+            *[("Emitted", history.emitted_at), ("Appended", history.appended_at), ("Producer", history.producer)],
+            ("Id", str(history.event_id)),
+        ],
+        "payload": exact_json(part.sample.payload),
         "headers": exact_json(dict(part.sample.headers)) if part.sample.headers else "",
         "entries": timeline(view, part),
         "tree": part.tree,
         "republish": republish,
         "snippets": [] if part.is_masked else snippets,
-        "around": view.url("/events", topic=history.topic, before=(history.position or 0) + 25, **chosen),
-        "same_key": view.url("/events", topic=history.topic, key=history.key, **chosen) if history.key else None,
+        "around": view.url("/events", **place, before=(history.position or 0) + 25),
+        "same_key": view.url("/events", **place, key=history.key) if history.key else None,
         "is_masked": part.is_masked,
     }
-
-
-def _facts(part: HistoryPart) -> list[tuple[str, object]]:
-    history = part.history
-    return [
-        ("Topic", history.topic),
-        ("Position", "not in the log yet" if history.position is None else history.position),
-        ("Partition", history.partition),
-        ("Type", history.type),
-        ("Key", history.key),
-        ("Outcome", history.outcome),
-        ("Emitted", history.emitted_at),
-        ("Appended", history.appended_at),
-        ("Producer", history.producer),
-        ("Id", str(history.event_id)),
-    ]
 
 
 def _evaluations(view: View, part: HistoryPart) -> list[Row]:
@@ -183,7 +165,6 @@ def _evaluations(view: View, part: HistoryPart) -> list[Row]:
     rows: list[Row] = []
     for evaluation in part.history.evaluations:
         fits = evaluation.event_type == part.history.type
-        clauses = clause_rows(explain(parse(evaluation.condition), part.sample)) if fits else []
         answer = answer_text(evaluation.answer) if fits else AnswerText("another type", "")
         rows.append(
             {
@@ -194,7 +175,7 @@ def _evaluations(view: View, part: HistoryPart) -> list[Row]:
                 "mood": answer.kind,
                 "url": view.url(f"/rules/{quote(evaluation.rule)}"),
                 "why": _why(evaluation, part, fits),
-                "clauses": clauses,
+                "clauses": clause_rows(explain(parse(evaluation.condition), part.sample)) if fits else [],
             }
         )
     # Those that fired first, then those that looked, then those of other types.
@@ -208,16 +189,9 @@ def _why(evaluation: RuleEvaluation, part: HistoryPart, fits: bool) -> str:
         return f"only looks at {evaluation.event_type}"
     if evaluation.answer is True:
         return "will fire when the rules reach it" if not part.history.passed else "true, but it was not active then"
-    return (
-        "the condition is false"
-        if evaluation.answer is False
-        else "the condition is unknown: a field is missing or of another type"
-    )
-
-
-def _rule_table(rows: list[Row]) -> Table:
-    names = ("rule", "version", "event_type", "condition", "timing", "answer", "fired", "why")
-    return Table("rules", tuple(Column(name) for name in names), rows)
+    if evaluation.answer is False:
+        return "the condition is false"
+    return "the condition is unknown: a field is missing or of another type"
 
 
 def _consumer_table(view: View, parts: list[HistoryPart]) -> Table:
@@ -226,27 +200,19 @@ def _consumer_table(view: View, parts: list[HistoryPart]) -> Table:
         for part in parts
         for consumer in part.history.consumers
     ]
-    columns = (
-        Column("consumer", link=view.link("/consumers", "topic", "consumer")),
-        Column("state", kind="state"),
-        Column("position", "cursor at", kind="number"),
-        Column("retry_at", "next attempt", kind="time"),
-        Column("error", wide=True),
-    )
-    return Table(
-        "consumers", columns, rows, title="Consumers", empty_text="Its topic has no consumer.", key=("topic", "consumer")
-    )
+    consumer = Column("consumer", link=view.link("/consumers", "topic", "consumer"))
+    columns = (consumer, "state", Column("position", "cursor at"), "retry_at", wide("error"))
+    text = "Its topic has no consumer."
+    return Table("consumers", columns, rows, title="Consumers", empty_text=text, key=("topic", "consumer"))
 
 
 def _timeline_table(view: View, parts: list[HistoryPart]) -> Table:
-    """The export of the timeline."""
-    columns = tuple(Column(name) for name in ("at", "kind", "title", "note"))
     rows = [
         {"shard": part.shard, "at": entry.at, "kind": entry.kind, "title": entry.title, "note": entry.note}
         for part in parts
         for entry in timeline(view, part)
     ]
-    return Table("timeline", columns, rows)
+    return Table("timeline", ("at kind title note",), rows)
 
 
 def _show_archived(view: View, event_id: UUID) -> Page:
@@ -257,14 +223,8 @@ def _show_archived(view: View, event_id: UUID) -> Page:
         event = to_shown(view, found[1], is_archived=True)
         facts = [("Topic", topic), ("Position", event.position), ("Type", event.type), ("Key", event.key)]
         facts += [("Emitted", event.emitted_at), ("Appended", event.appended_at), ("Producer", event.producer)]
-        values = {
-            "event_id": event_id,
-            "is_archived": True,
-            "facts": facts,
-            "payload": exact_json(event.payload),
-            "headers": exact_json(dict(event.headers)) if event.headers else "",
-            "shard": found[0],
-        }
+        texts = {"payload": exact_json(event.payload), "headers": exact_json(dict(event.headers)) if event.headers else ""}
+        values = {"event_id": event_id, "is_archived": True, "facts": facts, **texts, "shard": found[0]}
         return Page("event.html", f"Event {event.type}", values=values, is_live=False)
     raise UnknownEvent(f"there is no event {event_id} in a log or in the outbox; retention may have dropped it")
 
@@ -280,13 +240,9 @@ def timeline(view: View, part: HistoryPart) -> list[Entry]:
     """Everything that is known of an event, oldest first; what waits is at the end."""
     history = part.history
     entries = [*_log(history), *_rules(view, history), *_outputs(view, part), *_actions(view, history), *_problems(history)]
-    dated = sorted((entry for entry in entries if entry.at is not None), key=lambda entry: entry.at or history.emitted_at)
-    return [*(_with_distance(entry, history) for entry in dated), *(entry for entry in entries if entry.at is None)]
-
-
-def _with_distance(entry: Entry, history: EventHistory) -> Entry:
-    distance_s = (entry.at - history.emitted_at).total_seconds() if entry.at else 0
-    return replace(entry, after_s=distance_s if distance_s > 0 else None)
+    distances = [((entry.at - history.emitted_at).total_seconds(), entry) for entry in entries if entry.at is not None]
+    dated = [replace(entry, after_s=s if s > 0 else None) for s, entry in sorted(distances, key=itemgetter(0))]
+    return [*dated, *(entry for entry in entries if entry.at is None)]
 
 
 def _log(history: EventHistory) -> Iterator[Entry]:
@@ -295,31 +251,23 @@ def _log(history: EventHistory) -> Iterator[Entry]:
     if history.appended_at is None:
         yield Entry(None, "log", "Waits in the outbox for the sequencer", mood="warn")
     else:
-        yield Entry(
-            history.appended_at, "log", f"In the log at position {history.position}, partition {history.partition}", mood="good"
-        )
+        title = f"In the log at position {history.position}, partition {history.partition}"
+        yield Entry(history.appended_at, "log", title, mood="good")
     if history.position is not None and history.evaluations and not history.passed:
         yield Entry(None, "rule", "The rules have not reached its position yet", mood="warn")
     elif history.appended_at is not None and history.evaluations:
         own = [evaluation for evaluation in history.evaluations if evaluation.event_type == history.type]
         fired = sum(evaluation.fired for evaluation in own)
         note = f"{len(own)} for its type, {fired} fired; the reasons are below"
-        yield Entry(
-            history.appended_at, "rule", f"{_count(len(history.evaluations), 'rule')} active at its position", note, url="#rules"
-        )
+        title = f"{_count(len(history.evaluations), 'rule')} active at its position"
+        yield Entry(history.appended_at, "rule", title, note, url="#rules")
 
 
 def _rules(view: View, history: EventHistory) -> Iterator[Entry]:
     for firing in history.firings:
         place = "in the publisher's transaction" if firing.timing == "inline" else ""
-        yield Entry(
-            firing.fired_at,
-            "rule",
-            f"Rule {firing.rule}, version {firing.version}, fired: {firing.action}",
-            place,
-            "good",
-            view.url(f"/rules/{quote(firing.rule)}"),
-        )
+        title = f"Rule {firing.rule}, version {firing.version}, fired: {firing.action}"
+        yield Entry(firing.fired_at, "rule", title, place, "good", view.url(f"/rules/{quote(firing.rule)}"))
 
 
 def _outputs(view: View, part: HistoryPart) -> Iterator[Entry]:
@@ -335,59 +283,41 @@ def _outputs(view: View, part: HistoryPart) -> Iterator[Entry]:
         if output.becomes == "action":
             attempts = [attempt for attempt in part.attempts if attempt.action_id == output.output_id]
             results = [result for result in part.results if result.action_id == output.output_id]
-            yield from _attempts(view, str(output.output_id), attempts)
-            yield from _results(view, str(output.output_id), results)
-            if not results:
-                yield _waiting(view, str(output.name), str(output.output_id), "retrying" if attempts else "waiting")
+            state = "done" if results else "retrying" if attempts else "waiting"
+            yield from _action(view, str(output.name), str(output.output_id), attempts, results, state)
 
 
 def _actions(view: View, history: EventHistory) -> Iterator[Entry]:
     for action in history.actions:
-        action_id = str(action.firing.action_id)
-        yield from _attempts(view, action_id, action.attempts)
-        yield from _results(view, action_id, action.results)
-        if action.state in ("waiting", "retrying", "redriven"):
-            yield _waiting(view, action.firing.action, action_id, action.state)
+        firing = action.firing
+        yield from _action(view, firing.action, str(firing.action_id), action.attempts, action.results, action.state)
 
 
-def _attempts(view: View, action_id: str, attempts: Sequence[Attempt]) -> Iterator[Entry]:
+def _action(
+    view: View, name: str, action_id: str, attempts: Sequence[Attempt], results: Sequence[Result], state: str
+) -> Iterator[Entry]:
+    """The failed attempts of an action, how it ended, and what it waits for."""
+    url = view.url(f"/actions/{action_id}")
     for attempt in attempts:
         limit = f" of {attempt.attempts_max}" if attempt.attempts_max else ""
         follows = f"next attempt at {attempt.retry_at:%H:%M:%S} UTC" if attempt.retry_at else f"then: {attempt.follows}"
         error = attempt.error.strip()
-        yield Entry(
-            attempt.failed_at,
-            "action",
-            f"Action {attempt.action}: attempt {attempt.attempt}{limit} failed",
-            f"{error.splitlines()[-1] if error else ''} · {follows}",
-            "bad",
-            view.url(f"/actions/{action_id}"),
-            attempt.traceback or (error if "\n" in error else ""),
-        )
-
-
-def _results(view: View, action_id: str, results: Sequence[Result]) -> Iterator[Entry]:
+        title = f"Action {attempt.action}: attempt {attempt.attempt}{limit} failed"
+        note = f"{error.splitlines()[-1] if error else ''} · {follows}"
+        details = attempt.traceback or (error if "\n" in error else "")
+        yield Entry(attempt.failed_at, "action", title, note, "bad", url, details)
     words = {"done": "done", "dead": "became a dead letter", "discarded": "discarded", "cancelled": "cancelled"}
     for result in results:
         took = f"took {format_seconds(result.duration_s)}" if result.duration_s is not None else ""
         mood = "good" if result.outcome == "done" else "bad" if result.outcome == "dead" else "warn"
-        yield Entry(
-            result.ended_at,
-            "action",
-            f"Action {result.action} {words[result.outcome]}",
-            took,
-            mood,
-            view.url(f"/actions/{action_id}"),
-        )
-
-
-def _waiting(view: View, action: str, action_id: str, state: str) -> Entry:
-    note = {
+        yield Entry(result.ended_at, "action", f"Action {result.action} {words[result.outcome]}", took, mood, url)
+    waits = {
         "waiting": "no attempt yet",
         "retrying": "waits for the next attempt",
         "redriven": "redriven, and in the queue again",
-    }[state]
-    return Entry(None, "action", f"Action {action} is in the queue", note, "warn", view.url(f"/actions/{action_id}"))
+    }
+    if state in waits:
+        yield Entry(None, "action", f"Action {name} is in the queue", waits[state], "warn", url)
 
 
 def _problems(history: EventHistory) -> Iterator[Entry]:
@@ -402,99 +332,87 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-class _Builder:
-    def __init__(self, view: View, conn: Connection) -> None:
-        self._view = view
-        self._conn = conn
-        self._end = monotonic() + TREE_S
-        self._nodes = 0
+@dataclass
+class _Tree:
+    """The tree while it is read: it ends where that takes too long, or it has too many nodes."""
+
+    view: View
+    conn: Connection
+    end: float
+    nodes: int = 0
 
     def descendants(self, history: EventHistory, depth: int) -> list[TreeNode]:
         """What followed from an event."""
+        url = self.view.url
         nodes: list[TreeNode] = []
         states = {action.firing.action_id: action.state for action in history.actions}
         for firing in history.firings:
-            action = TreeNode(
-                "action", firing.action, self._view.url(f"/actions/{firing.action_id}"), states.get(firing.action_id, "")
-            )
-            nodes.append(TreeNode("rule", firing.rule, self._view.url(f"/rules/{quote(firing.rule)}"), children=[action]))
+            state = states.get(firing.action_id, "")
+            action = TreeNode("action", firing.action, url(f"/actions/{firing.action_id}"), state)
+            nodes.append(TreeNode("rule", firing.rule, url(f"/rules/{quote(firing.rule)}"), children=[action]))
         for output in history.outputs:
-            node = TreeNode(
-                "correlator",
-                f"{output.correlator} pushed {output.token}",
-                self._view.url("/correlators", output.correlator),
-            )
+            label = f"{output.correlator} pushed {output.token}"
+            node = TreeNode("correlator", label, url("/correlators", output.correlator))
             if output.becomes == "action":
-                node.children.append(TreeNode("action", str(output.name), self._view.url(f"/actions/{output.output_id}")))
+                node.children.append(TreeNode("action", str(output.name), url(f"/actions/{output.output_id}")))
             elif output.becomes == "event":
                 node.children += self._events(output.output_id, str(output.name), depth + 1)
             nodes.append(node)
-        self._nodes += len(nodes)
+        self.nodes += len(nodes)
         return nodes[:NODES_MAX]
 
     def _events(self, event_id: UUID, name: str, depth: int) -> list[TreeNode]:
         """An event that a correlator published, with what followed from it."""
-        url = self._view.url(f"/events/{event_id}")
-        if depth > DEPTH_MAX or self._nodes > NODES_MAX or monotonic() > self._end:
+        url = self.view.url(f"/events/{event_id}")
+        if depth > DEPTH_MAX or self.nodes > NODES_MAX or monotonic() > self.end:
             return [TreeNode("event", name, url, "more")]
         try:
-            histories = event_history(self._conn, event_id, namespace=self._view.namespace)
+            histories = event_history(self.conn, event_id, namespace=self.view.namespace)
         except UnknownEvent:
             return [TreeNode("event", name, url, "not there any more")]
         return [TreeNode("event", event_label(history), url, children=self.descendants(history, depth)) for history in histories]
 
-    def ancestor(self, history: EventHistory, depth: int = 0) -> tuple[list[str], EventHistory | None]:
-        """By what an event was caused, from its headers: the words for it, and the event."""
-        event_id, words = self._cause(history)
-        if event_id is None or depth > DEPTH_MAX:
-            return words, None
-        try:
-            return words, event_history(self._conn, event_id, namespace=self._view.namespace)[0]
-        except HeadraceError:
-            return words, None
-
-    def _cause(self, history: EventHistory) -> tuple[UUID | None, list[str]]:
+    def cause(self, history: EventHistory) -> tuple[UUID | None, list[str]]:
+        """By which event this one was caused, from its headers, and the words for it."""
         cause, origin = history.headers.get("cause"), history.headers.get(REPLAY_HEADER)
         # Headers come from whoever published the event: they may hold anything.
         if isinstance(cause, dict) and isinstance(cause.get("correlator"), str):
-            return _uuid(cause.get("event_id")), ["correlator", f"{cause['correlator']} pushed {cause.get('token')}"]
+            words = ["correlator", f"{cause['correlator']} pushed {cause.get('token')}"]
+            with suppress(ValueError):
+                return UUID(str(cause.get("event_id"))), words
+            return None, words
         if isinstance(origin, str) and "/" in origin:
             topic, _, position = origin.rpartition("/")
             if (number := parse_position(position)) is not None:
-                parameters = {"topic": topic, "namespace": self._view.namespace, "position": number}
-                row = self._conn.execute(query("web/console/event_at"), parameters).fetchone()
+                parameters = {"topic": topic, "namespace": self.view.namespace, "position": number}
+                row = self.conn.execute(query("web/console/event_at"), parameters).fetchone()
                 return (row[0] if row else None), ["published again from", origin]
         return None, []
 
 
 def build_tree(view: View, conn: Connection, history: EventHistory) -> TreeNode:
     """The tree around an event, from the oldest cause that is known."""
-    builder = _Builder(view, conn)
-    node = TreeNode("event", event_label(history), is_here=True, children=builder.descendants(history, 0))
-    current: EventHistory | None = history
+    tree = _Tree(view, conn, monotonic() + TREE_S)
+    node = TreeNode("event", event_label(history), is_here=True, children=tree.descendants(history, 0))
     seen = {history.event_id}
-    for depth in range(DEPTH_MAX):
-        assert current is not None
-        words, current = builder.ancestor(current, depth)
+    for _ in range(DEPTH_MAX):
+        event_id, words = tree.cause(history)
         if words:
             node = TreeNode(words[0], words[1], children=[node])
-        if current is None or current.event_id in seen:
+        if event_id is None or event_id in seen:
             break
-        seen.add(current.event_id)
-        node = TreeNode("event", event_label(current), view.url(f"/events/{current.event_id}"), children=[node])
+        seen.add(event_id)
+        try:
+            history = event_history(conn, event_id, namespace=view.namespace)[0]
+        except HeadraceError:
+            break
+        node = TreeNode("event", event_label(history), view.url(f"/events/{event_id}"), children=[node])
     return node
 
 
 def event_label(history: EventHistory) -> str:
     place = f"{history.topic}/{history.position}" if history.position is not None else f"{history.topic}, in the outbox"
     return f"{history.type} ({place})"
-
-
-def _uuid(value: object) -> UUID | None:
-    try:
-        return UUID(str(value))
-    except ValueError:
-        return None
 
 
 ROUTES = (read("/events/{event_id}", show_event),)

@@ -75,7 +75,6 @@ class Query:
 
     @classmethod
     def from_view(cls, view: View) -> Query:
-        """The query of a request."""
         get = view.query.get
         types = tuple(dict.fromkeys(name for name in get("type", "").replace(",", " ").split() if name))
         limit = get("limit", "")
@@ -94,8 +93,6 @@ class Query:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events a page shows."""
-
     types: tuple[str, ...] = ()
     key: str | None = None
     condition: Condition | None = None
@@ -120,8 +117,6 @@ class ShownEvent(StoredEvent[Json, Mapping[str, Json]]):
 
 @dataclass
 class Slice:
-    """What a search brought."""
-
     span: StoredRange
     """The whole topic: archive and log."""
     events: list[ShownEvent] = field(default_factory=list)
@@ -145,32 +140,22 @@ class EventReader:
         self._windows = 0
         self._start = monotonic()
 
-    def backward(self, before: int, limit: int) -> Slice:
-        """At most `limit` events before a position, newest first."""
-        result = Slice(self._span)
-        window, until = self._first_window(limit), min(before, self._span.until)
-        first = until
-        while first > self._span.first and len(result.events) < limit and not self._is_late:
-            floor = self._span.log_first if first > self._span.log_first else self._span.first
-            part = replace(self._span, first=max(first - window, floor), until=first)
-            first = self._collect(part, result, limit, descending=True)
-            window = min(window * 4, ARCHIVE_WINDOW_MAX if first <= self._span.log_first else WINDOW_MAX)
-        result.searched = until - first
-        result.next_position = first if first > self._span.first else None
-        return result
-
-    def forward(self, start: int, limit: int) -> Slice:
-        """At most `limit` events from a position on, oldest first."""
-        result = Slice(self._span)
-        window, start = self._first_window(limit), max(start, self._span.first)
-        until = start
-        while until < self._span.until and len(result.events) < limit and not self._is_late:
-            ceiling = self._span.log_first if until < self._span.log_first else self._span.until
-            part = replace(self._span, first=until, until=min(until + window, ceiling))
-            until = self._collect(part, result, limit, descending=False)
-            window = min(window * 4, ARCHIVE_WINDOW_MAX if until < self._span.log_first else WINDOW_MAX)
-        result.searched = until - start
-        result.next_position = until if until < self._span.until else None
+    def read(self, start: int, limit: int, *, descending: bool) -> Slice:
+        """At most `limit` events: before a position, newest first; or from it on, oldest first."""
+        span, result = self._span, Slice(self._span)
+        at, end = (min(start, span.until), span.first) if descending else (max(start, span.first), span.until)
+        window, begin = self._first_window(limit), at
+        while (at > end if descending else at < end) and len(result.events) < limit and not self._is_late:
+            is_archived = at <= span.log_first if descending else at < span.log_first
+            window = min(window, ARCHIVE_WINDOW_MAX if is_archived else WINDOW_MAX)
+            if descending:
+                part = replace(span, first=max(at - window, span.first if is_archived else span.log_first), until=at)
+            else:
+                part = replace(span, first=at, until=min(at + window, span.log_first if is_archived else span.until))
+            at = self._collect(part, result, limit, descending=descending)
+            window *= 4
+        result.searched = abs(begin - at)
+        result.next_position = at if (at > end if descending else at < end) else None
         return result
 
     @property
@@ -200,13 +185,14 @@ class EventReader:
 
     def _log_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredEvent]]:
         """Rows in small steps first: an event may have 1 MB."""
-        statement = query("web/console/events_backward" if descending else "web/console/events_forward")
+        statement = query("log/archive/events").format(direction="desc" if descending else "asc")
         parameters = {
             "topic_id": part.topic_id,
             "first": part.first,
             "until": part.until,
             "types": list(self._filter.types) or None,
-            "key": self._filter.key,
+            "keys": None if self._filter.key is None else [self._filter.key],
+            "limit": None,
         }
         with map_database_errors(), self._conn.cursor("events", row_factory=class_row(StoredEvent)) as cursor:
             started = monotonic()
@@ -278,7 +264,7 @@ def position_at(conn: Connection, span: StoredRange, at: datetime) -> int:
 
 
 def _time_of(conn: Connection, span: StoredRange, position: int) -> datetime:
-    row = conn.execute(query("web/console/event_time"), {"topic_id": span.topic_id, "position": position}).fetchone()
+    row = conn.execute(query("log/appended_at"), {"topic_id": span.topic_id, "position": position}).fetchone()
     # Retention dropped it meanwhile: it is older than all that is left.
     return OLDEST if row is None else row[0]
 
@@ -297,17 +283,12 @@ def answer_text(answer: bool | None) -> AnswerText:
     return AnswerText("true", "good") if answer else AnswerText("false", "bad")
 
 
-def clause_rows(clause: ClauseValue) -> list[Row]:
+def clause_rows(clause: ClauseValue, depth: int = 0) -> list[Row]:
     """The clauses of a condition from the outside in, with the depth of each."""
-    return list(_clause_rows(clause, 0))
-
-
-def _clause_rows(clause: ClauseValue, depth: int) -> Iterator[Row]:
     is_answer = is_clause(clause.text)
     kind = {"true": "good", "false": "bad", "unknown": "warn"}.get(clause.value, "") if is_answer else ""
-    yield {"text": clause.text, "value": clause.value, "depth": min(depth, 8), "kind": kind, "is_answer": is_answer}
-    for part in clause.parts:
-        yield from _clause_rows(part, depth + 1)
+    row = {"text": clause.text, "value": clause.value, "depth": min(depth, 8), "kind": kind, "is_answer": is_answer}
+    return [row, *(below for part in clause.parts for below in clause_rows(part, depth + 1))]
 
 
 def failing_clause(clause: ClauseValue) -> ClauseValue | None:

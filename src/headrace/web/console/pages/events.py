@@ -7,14 +7,14 @@ written as escapes: a terminal would act on them."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import cast
+from typing import TypeAlias, cast
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
-import msgspec
 from psycopg import sql
 from starlette.responses import RedirectResponse, Response
 from uuid_utils.compat import uuid7
@@ -27,19 +27,18 @@ from headrace.core import (
     Invalid,
     InvalidPayload,
     NotFound,
-    RawJSON,
     StoredEvent,
     decode,
+    raw_json,
     safe_lines,
 )
-from headrace.db import Connection, Shards, Target, parse_time
+from headrace.db import Connection, Shards, parse_time
 from headrace.lang.condition import ConditionError, decode_json, explain, parse, to_postgres
 from headrace.log.archive import REPLAY_HEADER, StoredRange, find_stored_range
 from headrace.log.outbox import publish
 from headrace.log.topics import list_topics
 from headrace.web.console.pages.event_search import (
     LIMITS,
-    AnswerText,
     EventFilter,
     EventReader,
     Query,
@@ -53,7 +52,7 @@ from headrace.web.console.pages.event_search import (
     position_at,
 )
 from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table
+from headrace.web.console.tables import Row, Table
 from headrace.web.console.view import PRODUCER, Done, Page, View
 
 GROWTH_MAX = 5_000
@@ -70,22 +69,32 @@ class Tail:
 
 
 def list_events(view: View) -> Page | Response:
-    """The events of a topic that pass a filter."""
     topics = view.topic_names()
     words = Query.from_view(view)
     if not words.topic and topics:
-        return RedirectResponse(view.here(topic=_busiest(view, topics)), status_code=303)
+        # The topic with the newest event; the console's own audit only if there is no other.
+        dated = [row for row in view.collect(view.bind(list_topics)) if row["last_appended_at"] is not None]
+        dated = [row for row in dated if not row["topic"].startswith("headrace.")]
+        busiest = str(max(dated, key=lambda row: row["last_appended_at"])["topic"]) if dated else topics[0]
+        return RedirectResponse(view.here(topic=busiest), status_code=303)
     parts: list[tuple[str, Slice]] = []
     try:
-        rows = _filter(words)
+        condition = parse(words.where) if words.where else None
+        rows = EventFilter(words.types, words.key or None, condition, with_others=words.match == "all")
         if words.topic:
             parts = view.each_shard(lambda conn: _read(view, conn, words, rows))
     except HeadraceError as error:
         # Shown above the filter, so that it can be corrected.
         view.error = str(error)
         rows = EventFilter()
-    shown = _merge(parts, words)
-    table = Table("events", _columns(rows), [_export_row(shard, event) for shard, event in shown], title="Events")
+    shown = [(shard, event) for shard, part in parts for event in part.events]
+    if len(parts) > 1:
+        shown.sort(key=lambda pair: pair[1].appended_at, reverse=not words.start)
+    shown = shown[: words.limit]
+    columns = [*(column.name for column in STORED_COLUMNS), *(["answer"] if rows.condition else [])]
+    table = Table(
+        "events", columns, [{"shard": shard, **event.values(), "answer": event.answer} for shard, event in shown], title="Events"
+    )
     is_at_end = not words.before and all(part.next_position is None or not words.start for _, part in parts)
     values = {
         "words": words,
@@ -102,37 +111,23 @@ def list_events(view: View) -> Page | Response:
     return Page("events.html", "Events", tables=(table,), values=values, is_live=is_at_end and not view.error)
 
 
-def _busiest(view: View, topics: Sequence[str]) -> str:
-    """The topic with the newest event; the console's own audit only if there is no other."""
-    rows = view.collect(lambda conn: list_topics(conn, namespace=view.namespace))
-    dated = [row for row in rows if row["last_appended_at"] is not None and not row["topic"].startswith("headrace.")]
-    return str(max(dated, key=lambda row: row["last_appended_at"])["topic"]) if dated else topics[0]
-
-
-def _filter(words: Query) -> EventFilter:
-    condition = parse(words.where) if words.where else None
-    return EventFilter(words.types, words.key or None, condition, with_others=words.match == "all")
-
-
 def _read(view: View, conn: Connection, words: Query, rows: EventFilter) -> Slice:
     span = find_stored_range(conn, words.topic, namespace=view.namespace)
     reader = EventReader(view, conn, span, rows)
     if words.start:
-        start = _position(conn, span, words.start, is_sharded=len(view.targets) > 1)
-        return reader.forward(start, words.limit)
+        return reader.read(_position(view, conn, span, words.start), words.limit, descending=False)
     if words.before:
-        before = _position(conn, span, words.before, is_sharded=len(view.targets) > 1)
-        return reader.backward(before, words.limit)
+        return reader.read(_position(view, conn, span, words.before), words.limit, descending=True)
     return _newest(view, reader, span, words)
 
 
-def _position(conn: Connection, span: StoredRange, text: str, *, is_sharded: bool) -> int:
+def _position(view: View, conn: Connection, span: StoredRange, text: str) -> int:
     """The position that a text names, cut to the topic's range."""
     if text in ("earliest", "latest"):
         return span.first if text == "earliest" else span.until
     if not text.isascii() or not text.isdigit():
         return position_at(conn, span, parse_time(conn, text))
-    if is_sharded:
+    if len(view.targets) > 1:
         raise Invalid("each shard has its own positions; select a shard, or use a time")
     if len(text) > 18:
         raise Invalid(f"there is no position {text}; the topic has {span.first} to {span.until - 1}")
@@ -146,10 +141,10 @@ def _newest(view: View, reader: EventReader, span: StoredRange, words: Query) ->
     with tail.lock:
         before = tail.part
         if before is None or not 0 <= span.until - before.span.until <= GROWTH_MAX:
-            tail.part = reader.backward(span.until, words.limit)
+            tail.part = reader.read(span.until, words.limit, descending=True)
         elif span.until > before.span.until:
-            grown = _grow(before, reader.forward(before.span.until, GROWTH_MAX), words.limit)
-            tail.part = grown or reader.backward(span.until, words.limit)
+            grown = _grow(before, reader.read(before.span.until, GROWTH_MAX, descending=False), words.limit)
+            tail.part = grown or reader.read(span.until, words.limit, descending=True)
         assert tail.part is not None
         return tail.part
 
@@ -165,53 +160,27 @@ def _grow(before: Slice, new: Slice, limit: int) -> Slice | None:
     )
 
 
-def _merge(parts: Sequence[tuple[str, Slice]], words: Query) -> list[tuple[str, ShownEvent]]:
-    """Events of all shards, in the order of their times."""
-    events = [(shard, event) for shard, part in parts for event in part.events]
-    if len(parts) > 1:
-        events.sort(key=lambda pair: pair[1].appended_at, reverse=not words.start)
-    return events[: words.limit]
-
-
-def _columns(rows: EventFilter) -> tuple[Column, ...]:
-    names = (column.name for column in STORED_COLUMNS)
-    return tuple(Column(name) for name in (*names, *(("answer",) if rows.condition else ())))
-
-
-def _export_row(shard: str, event: ShownEvent) -> Row:
-    return {"shard": shard, **event.values(), "answer": event.answer}
-
-
 def _row(view: View, words: Query, rows: EventFilter, shard: str, event: ShownEvent) -> Row:
     """What the template shows of an event. The row that is open also has the clauses of the condition and the whole payload."""
     place = f"{shard}/{event.position}" if len(view.shards) > 1 else str(event.position)
     is_open = words.show == place
-    answer: AnswerText | None = answer_text(event.answer) if rows.condition else None
     summary = exact_json(event.payload, indent=False)
+    # The position leads to an event that only the archive has.
+    archived = {"topic": words.topic, "position": event.position} if event.is_archived else {}
     return {
         "event": event,
         "shard": shard,
         "place": place,
-        "url": event_url(view, words.topic, shard, event),
+        "url": view.url(f"/events/{event.event_id}", **view.on_shard(shard), **archived),
         "toggle": view.here(show=None if is_open else place),
         "is_open": is_open,
-        "answer": answer,
+        "answer": answer_text(event.answer) if rows.condition else None,
         "summary": summary[:CELL_CHARS] + ("…" if len(summary) > CELL_CHARS else ""),
         "payload": exact_json(event.payload) if is_open else "",
         "headers": exact_json(dict(event.headers)) if is_open and event.headers else "",
         "clauses": clause_rows(explain(rows.condition, event.sample)) if is_open and rows.condition else [],
-        "republish": republish_url(view, words.topic, shard, event),
+        "republish": view.url("/events/publish", topic=words.topic, position=event.position, **view.on_shard(shard)),
     }
-
-
-def event_url(view: View, topic: str, shard: str, event: ShownEvent) -> str:
-    """The page of an event. The position leads to it when only the archive has it."""
-    place = {"topic": topic, "position": event.position} if event.is_archived else {}
-    return view.url(f"/events/{event.event_id}", **view.on_shard(shard), **place)
-
-
-def republish_url(view: View, topic: str, shard: str, event: ShownEvent) -> str:
-    return view.url("/events/publish", topic=topic, position=event.position, **view.on_shard(shard))
 
 
 def _progress(view: View, words: Query, shard: str, part: Slice, is_sharded: bool) -> Row:
@@ -247,7 +216,10 @@ def publish_form(view: View) -> Page | Response:
             fields |= _fields_of(view, fields["topic"], source)
     # The id is made here: a form that is sent twice publishes one event.
     fields["id"] = fields["id"] or str(uuid7())
-    snippets = publish_snippets(view, fields["topic"], fields["type"], fields["key"] or None, _one_line(fields["payload"]))
+    payload = fields["payload"]
+    with suppress(Invalid):
+        payload = exact_json(decode_json(payload), indent=False)
+    snippets = publish_snippets(view, fields["topic"], fields["type"], fields["key"] or None, payload)
     values = {
         "fields": fields,
         "topics": view.topic_names(),
@@ -264,15 +236,13 @@ def publish_event(view: View) -> Done:
     """Publishes the event of the form, on the shard of its key."""
     form = view.form
     topic, kind, key = view.text("topic"), view.text("type"), form.get("key", "") or None
-    event_id = _event_id(form.get("id", ""))
-    payload, headers = _raw_json(form.get("payload", "")), _headers(form.get("headers", ""))
+    event_id = _read_id(form.get("id", ""))
+    payload, headers = raw_json(form.get("payload", "").strip() or "null"), _headers(form.get("headers", ""))
 
-    def act(conn: Connection) -> UUID:
-        return publish(
-            conn, topic, kind, payload, key=key, headers=headers, id=event_id, producer=PRODUCER, namespace=view.namespace
-        )
-
-    target = _shard(view, key, event_id)
+    act = view.bind(publish, topic, kind, payload, key=key, headers=headers, id=event_id, producer=PRODUCER)
+    # The shard of the key, whichever is selected: elsewhere its order would be lost. Without a key a selected shard, or any.
+    shards = view.targets if key is None else list(view.site.databases.targets.values())
+    target = Shards(shards).shard_of(str(event_id) if key is None else key)
     details = {"topic": topic, "event_id": event_id, "type": kind, "key": key}
     view.change("event.publish", topic, act, details=details, targets=[target])
     return Done(f"event {event_id} published to {topic}", view.url(f"/events/{event_id}", **view.on_shard(target.name)))
@@ -282,8 +252,7 @@ def _find_event(view: View, topic: str, text: str) -> StoredEvent:
     position = parse_position(text)
     if position is None:
         raise Invalid(f"a position is a whole number, not {text!r}")
-    found = find_stored_event(view, topic, position)
-    if found is None:
+    if (found := find_stored_event(view, topic, position)) is None:
         raise NotFound(f"topic {topic!r} has no event at position {position}, neither in the log nor in the archive")
     return found[1]
 
@@ -297,20 +266,6 @@ def _fields_of(view: View, topic: str, event: StoredEvent) -> dict[str, str]:
     return {"type": event.type, "key": event.key or "", "payload": exact_json(payload), "headers": exact_json(marked)}
 
 
-def _one_line(text: str) -> str:
-    try:
-        return exact_json(decode_json(text), indent=False)
-    except Invalid:
-        return text
-
-
-def _raw_json(text: str) -> RawJSON:
-    """The payload exactly as it was typed, so that no digit is lost."""
-    text = text.strip() or "null"
-    decode(text)
-    return msgspec.Raw(text.encode())
-
-
 def _headers(text: str) -> Mapping[str, JSON]:
     headers = decode(text.strip() or "{}")
     if not isinstance(headers, Mapping):
@@ -318,35 +273,31 @@ def _headers(text: str) -> Mapping[str, JSON]:
     return headers
 
 
-def _event_id(text: str) -> UUID:
+def _read_id(text: str) -> UUID:
     try:
         return UUID(text) if text.strip() else uuid7()
     except ValueError:
         raise Invalid(f"event id {text!r} is not a UUID; leave it empty for a new one") from None
 
 
-def _shard(view: View, key: str | None, event_id: UUID) -> Target:
-    """The shard of the key, whichever is selected: elsewhere its order would be lost. Without a key a selected shard, or any."""
-    if key is not None:
-        return Shards(list(view.site.databases.targets.values())).shard_of(key)
-    return Shards(view.targets).shard_of(str(event_id))
-
-
-@dataclass(frozen=True)
-class Snippet:
-    """A text to copy, and the language it is in."""
-
-    label: str
-    text: str
+Snippet: TypeAlias = tuple[str, str]
+"""The language of a text to copy, and the text."""
 
 
 def read_snippets(view: View, words: Query) -> list[Snippet]:
-    """Ways to read the events of a view."""
+    url = f"{view.request.scope['scheme']}://{view.request.headers['host']}{view.page_path}"
+    _, _, parameters = view.here(format="json", show=None).partition("?")
+    curl = ["curl", "-H", '"Authorization: Bearer $HEADRACE_TOKEN"'] if view.user.role else ["curl"]
+    shell = ["headrace", "tail", words.topic, "--namespace", view.namespace]
+    shell += [part for name in words.types for part in ("--type", name)]
+    shell += ["--key", words.key] if words.key else []
+    shell += ["--where", words.where] if words.where else []
+    shell += ["--from", words.start, "-n", str(words.limit)] if words.start else ["-n", str(words.limit)]
     return [
-        Snippet("SQL", _read_sql(view, words)),
-        Snippet("Python", _read_python(view, words)),
-        Snippet("curl", _read_curl(view)),
-        Snippet("Shell", _read_shell(view, words)),
+        ("SQL", _read_sql(view, words)),
+        ("Python", _read_python(view, words)),
+        ("curl", " ".join([*curl, shlex.quote(f"{url}?{parameters}")])),
+        ("Shell", " ".join(map(_word, shell))),
     ]
 
 
@@ -362,10 +313,10 @@ def publish_snippets(view: View, topic: str, type: str, key: str | None, payload
     curl += ["-H 'Content-Type: application/json'", f"-d {_word(payload)}"]
     shell = ["headrace", "publish", topic, type, payload, "--namespace", view.namespace, *(["--key", key] if key else [])]
     return [
-        Snippet("SQL", f"select headrace.publish({', '.join(in_sql)}, p_namespace => {_literal(view.namespace)});"),
-        Snippet("Python", f"from headrace import publish\nfrom headrace.core import RawJSON\n\n{call}"),
-        Snippet("curl", " ".join(curl)),
-        Snippet("Shell", " ".join(map(_word, shell))),
+        ("SQL", f"select headrace.publish({', '.join(in_sql)}, p_namespace => {_literal(view.namespace)});"),
+        ("Python", f"from headrace import publish\nfrom headrace.core import RawJSON\n\n{call}"),
+        ("curl", " ".join(curl)),
+        ("Shell", " ".join(map(_word, shell))),
     ]
 
 
@@ -386,6 +337,7 @@ def _word(text: str) -> str:
 
 
 def _read_sql(view: View, words: Query) -> str:
+    condition = "false"
     lines = [
         "select l.position, l.event_id, l.type, l.key, l.payload, l.appended_at",
         "from headrace.log l",
@@ -401,17 +353,12 @@ def _read_sql(view: View, words: Query) -> str:
         elif text and text not in ("earliest", "latest"):
             lines.append(f"    and l.appended_at {sign} {_literal(text)}::timestamptz  -- {name}")
     if words.where and words.match != "all":
-        lines.append(f"    and ({_condition_sql(words.where)})")
+        # `false` for one that is not valid, which the page says.
+        with suppress(ConditionError):
+            condition = to_postgres(parse(words.where))
+        lines.append(f"    and ({condition})")
     lines += [f"order by l.position{'' if words.start else ' desc'}", f"limit {words.limit};"]
     return "\n".join(lines)
-
-
-def _condition_sql(text: str) -> str:
-    """The condition as the database evaluates it; `false` if it is not valid, which the page says."""
-    try:
-        return to_postgres(parse(text))
-    except ConditionError:
-        return "false"
 
 
 def _read_python(view: View, words: Query) -> str:
@@ -437,22 +384,6 @@ def _read_python(view: View, words: Query) -> str:
     if tests:
         lines.append(f"events = [event for event in events if {' and '.join(tests)}]")
     return "\n".join(lines)
-
-
-def _read_curl(view: View) -> str:
-    url = f"{view.request.scope['scheme']}://{view.request.headers['host']}{view.page_path}"
-    _, _, parameters = view.here(format="json", show=None).partition("?")
-    words = ["curl", "-H", '"Authorization: Bearer $HEADRACE_TOKEN"'] if view.user.role else ["curl"]
-    return " ".join([*words, shlex.quote(f"{url}?{parameters}")])
-
-
-def _read_shell(view: View, words: Query) -> str:
-    command = ["headrace", "tail", words.topic, "--namespace", view.namespace]
-    command += [part for name in words.types for part in ("--type", name)]
-    command += ["--key", words.key] if words.key else []
-    command += ["--where", words.where] if words.where else []
-    command += ["--from", words.start, "-n", str(words.limit)] if words.start else ["-n", str(words.limit)]
-    return " ".join(map(_word, command))
 
 
 ROUTES = (

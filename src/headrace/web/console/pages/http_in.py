@@ -4,39 +4,32 @@ Created, enabled, disabled and dropped; a token is shown once, and revoked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import cast, get_args
 from urllib.parse import quote
 
 import msgspec
 
-from headrace.core import Invalid, UnknownHook
+from headrace.core import Invalid
 from headrace.db import Connection
 from headrace.web import http as ingest
 from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table
+from headrace.web.console.tables import Column, Table, wide
 from headrace.web.console.view import Done, Page, View
 
 DAYS_MAX = 3650
+CREATED = (wide("created_at"), Column("created_by", "by", wide=True))
 
 
 def list_hooks(view: View) -> Page:
-    """All hooks of the namespace."""
     rows = [
         {**row, "state": "active" if row["active"] else "disabled", "path": hook_path(row["namespace"], row["hook"])}
-        for row in view.collect(lambda conn: ingest.list_hooks(conn, namespace=view.namespace))
+        for row in view.collect(view.bind(ingest.list_hooks))
     ]
-    columns = (
-        Column("hook", link=view.link("/hooks", "hook")),
-        Column("state", kind="state"),
-        Column("topic", link=view.link("/topics", "topic")),
-        Column("scheme"),
-        Column("path", "address", kind="code"),
-        Column("created_at", "created", kind="time", wide=True),
-        Column("created_by", "by", wide=True),
-    )
+    hook, topic = Column("hook", link=view.link("/hooks", "hook")), Column("topic", link=view.link("/topics", "topic"))
+    columns = (hook, "state", topic, "scheme", Column("path", "address", kind="code"), *CREATED)
     empty = "headrace hook create github code --scheme github --secret env:GITHUB"
     values = {"noun": "hook", "create_url": view.url("/hooks/-/create")}
     return Page("list.html", "Hooks", tables=(Table("hooks", columns, rows, empty=empty),), values=values)
@@ -45,24 +38,21 @@ def list_hooks(view: View) -> Page:
 def show_hook(view: View) -> Page:
     """One hook: who may send, and how a request becomes an event."""
     name = view.path["hook"]
-    hooks = view.collect(lambda conn: [h for h in ingest.list_hooks(conn, namespace=view.namespace) if h.hook == name])
-    if not hooks:
-        raise UnknownHook(f"there is no hook {name!r} in namespace {view.namespace!r}")
-    hook = hooks[0]
+    _, hook = view.find(view.bind(ingest.get_hook, name))
     facts = [
-        ("Address", f"POST {hook_path(hook['namespace'], name)}"),
-        ("Topic", hook["topic"]),
-        ("Scheme", hook["scheme"]),
-        ("Secrets", ", ".join(hook["secrets"])),
-        ("Signed times count for", f"{hook['window_s']:g} s"),
-        ("Created", hook["created_at"]),
-        ("By", hook["created_by"]),
+        ("Address", f"POST {hook_path(hook.namespace, name)}"),
+        ("Topic", hook.topic),
+        ("Scheme", hook.scheme),
+        ("Secrets", ", ".join(hook.secrets)),
+        ("Signed times count for", f"{hook.window_s:g} s"),
+        ("Created", hook.created_at),
+        ("By", hook.created_by),
     ]
     values = {
         "hook": hook,
-        "state": "active" if hook["active"] else "disabled",
+        "state": "active" if hook.active else "disabled",
         "facts": facts,
-        "mapping": ingest.describe_mapping(hook["scheme"], hook["mapping"]),
+        "mapping": ingest.describe_mapping(hook.scheme, hook.mapping),
         "base": f"/hooks/{quote(name, safe='')}",
     }
     return Page("hook.html", name, values=values)
@@ -80,20 +70,17 @@ def create_hook_form(view: View) -> Page:
 
 
 def create_hook(view: View) -> Done:
-    """Creates a hook on every selected shard."""
     form = {name: value.strip() for name, value in view.form.items()}
     name = form.get("hook", "")
     secrets = form.get("secrets", "").replace(",", " ").split()
     mapping = _mapping(form.get("mapping", ""))
 
-    def act(conn: Connection) -> None:
-        scheme = form.get("scheme", "")
-        ingest.create_hook(conn, name, form.get("topic", ""), scheme, secrets, mapping=mapping, namespace=view.namespace)
-
+    topic, scheme = form.get("topic", ""), form.get("scheme", "")
+    act = view.bind(ingest.create_hook, name, topic, scheme, secrets, mapping=mapping)
     # Secrets are not among the details: one may have been typed in the place of its reference.
-    details = {"topic": form.get("topic"), "scheme": form.get("scheme"), "mapping": mapping}
+    details = {"topic": topic, "scheme": scheme, "mapping": mapping}
     view.change("hook.create", name, act, details=details)
-    return Done(f"hook {name} created", hook_url(view, name))
+    return Done(f"hook {name} created", view.url("/hooks", name))
 
 
 def _mapping(text: str) -> dict[str, str] | None:
@@ -103,82 +90,49 @@ def _mapping(text: str) -> dict[str, str] | None:
         raise Invalid(f"the mapping is not an object of texts in JSON: {error}") from None
 
 
-def enable_hook(view: View) -> Done:
+def change_hook(view: View, what: str) -> Done:
+    """Enables, disables or drops a hook. Its events stay."""
     name = view.path["hook"]
-    _change_hook(view, "hook.enable", lambda conn: ingest.alter_hook(conn, name, active=True, namespace=view.namespace))
-    return Done(f"hook {name} takes requests", hook_url(view, name))
-
-
-def disable_hook(view: View) -> Done:
-    name = view.path["hook"]
-    _change_hook(view, "hook.disable", lambda conn: ingest.alter_hook(conn, name, active=False, namespace=view.namespace))
-    return Done(f"hook {name} is disabled; servers reject its requests within 5 seconds", hook_url(view, name))
-
-
-def drop_hook(view: View) -> Done:
-    """Drops a hook; its events stay."""
-    name = view.path["hook"]
-    _change_hook(view, "hook.drop", lambda conn: ingest.drop_hook(conn, name, namespace=view.namespace))
-    return Done(f"hook {name} dropped", view.url("/hooks"))
-
-
-def _change_hook(view: View, what: str, act: Callable[[Connection], None]) -> None:
-    name = view.path["hook"]
+    acts = {"drop": view.bind(ingest.drop_hook, name)}
+    act = acts.get(what) or view.bind(ingest.alter_hook, name, active=what == "enable")
 
     def state(conn: Connection) -> object:
         return [asdict(hook) for hook in ingest.list_hooks(conn, namespace=view.namespace) if hook.hook == name]
 
-    view.change(what, name, act, state=state)
+    view.change(f"hook.{what}", name, act, state=state)
+    messages = {
+        "enable": "takes requests",
+        "disable": "is disabled; servers reject its requests within 5 seconds",
+        "drop": "dropped",
+    }
+    return Done(f"hook {name} {messages[what]}", view.url("/hooks") if what == "drop" else view.url("/hooks", name))
 
 
 def hook_path(namespace: str, name: str) -> str:
     """The address below that of the HTTP server."""
-    return (
-        f"/hooks/{quote(name, safe='')}"
-        if namespace == "default"
-        else f"/hooks/{quote(namespace, safe='')}/{quote(name, safe='')}"
-    )
-
-
-def hook_url(view: View, name: str) -> str:
-    return view.url("/hooks", name)
+    parts = [name] if namespace == "default" else [namespace, name]
+    return "".join(["/hooks", *(f"/{quote(part, safe='')}" for part in parts)])
 
 
 def list_tokens(view: View) -> Page:
     """All access tokens of the namespace, also revoked ones."""
-    rows = [_token_row(row) for row in view.collect(lambda conn: ingest.list_access_tokens(conn, namespace=view.namespace))]
-    columns = (
-        Column("name", "token"),
-        Column("state", kind="state"),
-        Column("rights"),
-        Column("topics", wide=True),
-        Column("event_types", "event types", wide=True),
-        Column("rate_per_s", "requests per s", kind="number", wide=True),
-        Column("expires_at", "expires", kind="time"),
-        Column("last_used_at", "last used", kind="time", hint="Recorded once a minute"),
-        Column("created_at", "created", kind="time", wide=True),
-        Column("created_by", "by", wide=True),
-    )
+    now = datetime.now(UTC)
+    rows = [
+        {
+            **row,
+            "state": "revoked" if row["revoked_at"] else "expired" if (row["expires_at"] or now) < now else "active",
+            "rights": ", ".join(row["rights"]),
+            "topics": "all" if row["topics"] is None else ", ".join(row["topics"]),
+            "event_types": "all" if row["event_types"] is None else ", ".join(row["event_types"]),
+        }
+        for row in view.collect(view.bind(ingest.list_access_tokens))
+    ]
+    rate, used = Column("rate_per_s", "requests per s", wide=True), Column("last_used_at", hint="Recorded once a minute")
+    columns = (Column("name", "token"), "state rights", wide("topics event_types"), rate, "expires_at", used, *CREATED)
     empty = "headrace token create shop --publish --topic orders --type 'order.*' --days 90"
     table = Table("access_tokens", columns, rows, empty=empty)
     values = {"noun": "token", "create_url": view.url("/access-tokens/-/create"), "base": "/access-tokens"}
     return Page("access_tokens.html", "Access tokens", tables=(table,), values=values)
-
-
-def _token_row(row: Row) -> Row:
-    now = datetime.now(UTC)
-    is_expired = row["expires_at"] is not None and row["expires_at"] <= now
-    return {
-        **row,
-        "state": "revoked" if row["revoked_at"] else "expired" if is_expired else "active",
-        "rights": ", ".join(row["rights"]),
-        "topics": _names(row["topics"]),
-        "event_types": _names(row["event_types"]),
-    }
-
-
-def _names(names: Sequence[str] | None) -> str:
-    return "all" if names is None else ", ".join(names)
 
 
 def create_token_form(view: View) -> Page:
@@ -190,18 +144,23 @@ def create_token(view: View) -> Page:
     form = {name: value.strip() for name, value in view.form.items()}
     name = form.get("name", "")
     rights = [cast(ingest.Right, right) for right in get_args(ingest.Right) if form.get(right) == "yes"]
-    limits = {"topics": _list(form.get("topics", "")), "event_types": _list(form.get("event_types", ""))}
+    topics, event_types = _list(form.get("topics", "")), _list(form.get("event_types", ""))
     expires_at = _expires_at(form.get("days", ""))
     rate_per_s = _rate(form.get("rate_per_s", ""))
     token = ingest.NewAccessToken.generate()
 
-    def act(conn: Connection) -> None:
-        ingest.create_access_token(
-            conn, name, rights, **limits, expires_at=expires_at, rate_per_s=rate_per_s, token=token, namespace=view.namespace
-        )
-
-    details = {"rights": rights, **limits, "expires_at": expires_at, "rate_per_s": rate_per_s}
-    view.change("access_token.create", name, act, details=details)
+    limits = {"topics": topics, "event_types": event_types, "expires_at": expires_at, "rate_per_s": rate_per_s}
+    act = view.bind(
+        ingest.create_access_token,
+        name,
+        rights,
+        topics=topics,
+        event_types=event_types,
+        expires_at=expires_at,
+        rate_per_s=rate_per_s,
+        token=token,
+    )
+    view.change("access_token.create", name, act, details={"rights": rights, **limits})
     values = {"token": token.token, "name": name}
     return Page("access_token_create.html", f"Access token {name}", values=values, is_live=False)
 
@@ -227,16 +186,13 @@ def _rate(text: str) -> float | None:
 
 
 def revoke_token(view: View) -> Done:
-    """Ends a token on every selected shard."""
     name = view.path["token"]
 
     def state(conn: Connection) -> object:
         tokens = ingest.list_access_tokens(conn, namespace=view.namespace)
         return [asdict(token) for token in tokens if token.name == name and token.revoked_at is None]
 
-    view.change(
-        "access_token.revoke", name, lambda conn: ingest.revoke_access_token(conn, name, namespace=view.namespace), state=state
-    )
+    view.change("access_token.revoke", name, view.bind(ingest.revoke_access_token, name), state=state)
     return Done(f"token {name} is revoked; servers reject it within 5 seconds", view.url("/access-tokens"))
 
 
@@ -245,9 +201,9 @@ ROUTES = (
     read("/hooks/-/create", create_hook_form),
     change("/hooks/-/create", create_hook, form=create_hook_form),
     read("/hooks/{hook}", show_hook),
-    change("/hooks/{hook}/enable", enable_hook, form=show_hook),
-    change("/hooks/{hook}/disable", disable_hook, form=show_hook),
-    change("/hooks/{hook}/drop", drop_hook, form=show_hook),
+    change("/hooks/{hook}/enable", partial(change_hook, what="enable"), form=show_hook),
+    change("/hooks/{hook}/disable", partial(change_hook, what="disable"), form=show_hook),
+    change("/hooks/{hook}/drop", partial(change_hook, what="drop"), form=show_hook),
     read("/access-tokens", list_tokens),
     read("/access-tokens/-/create", create_token_form),
     change("/access-tokens/-/create", create_token, form=create_token_form),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headrace.actions import QueueState, queue_state
 from headrace.core import DatabaseUnavailable, Forbidden
-from headrace.db import Connection, Target, query
+from headrace.db import Connection, Target
 from headrace.log import topics as log
 from headrace.node import NodeState, forget_nodes, list_nodes
 from headrace.observe.doctor import Check, compare_shards, examine
@@ -19,7 +19,7 @@ from headrace.web.console.pages.consumers import consumer_url, lag_table, slowes
 from headrace.web.console.pages.dead_letters import count_letters
 from headrace.web.console.pages.topics import busiest_table
 from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table, fetch_dicts, to_row
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts, to_row, wide
 from headrace.web.console.view import Done, Page, View
 
 AGE_MIN_S = 1.0
@@ -49,20 +49,18 @@ PLACES = {
 
 
 def show(view: View) -> Page:
-    """The first page."""
     consumers = lag_table(view)
     findings = sorted(_findings(view, consumers.rows), key=lambda finding: (finding["level"] != "problem", finding["check"]))
-    topics = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
+    topics = view.collect(view.bind(log.list_topics))
     queues = view.each_shard(lambda conn: _queue(view, conn))
-    nodes = view.each_shard(lambda conn: list_nodes(conn, namespace=view.namespace))
+    nodes = view.each_shard(view.bind(list_nodes))
     values = {
         "findings": findings,
         "stats": _stats(view, topics, consumers.rows, [queue for _, queue in queues], [node for _, own in nodes for node in own]),
         "charts": _charts(view, topics, consumers.rows),
     }
-    columns = (Column("level", kind="state"), Column("shard"), Column("check"), Column("message"), Column("advice", "what to do"))
-    table = Table("findings", columns, findings)
-    tables = (table, busiest_table(view, topics), slowest_table(view, consumers.rows))
+    columns = ("level", "shard", "check", "message", Column("advice", "what to do"))
+    tables = (Table("findings", columns, findings), busiest_table(view, topics), slowest_table(view, consumers.rows))
     return Page("now.html", "Now", tables=tables, values=values)
 
 
@@ -75,38 +73,27 @@ def _findings(view: View, consumers: Sequence[Row]) -> list[Row]:
         if check.level in ("warning", "problem")
     ]
     for row in consumers:
-        if row["state"] in ("running", "retrying") and row["lag_s"] > LAG_MAX_S and _grows(row):
-            message = f"{row['topic']}/{row['consumer']} is {row['lag_events']} events and {row['lag_s']:.0f} s behind, and the lag grows"
+        name, trend = f"{row['topic']}/{row['consumer']}", row["trend"]
+        grows = len(trend) > 1 and trend[-1][1] > trend[0][1]
+        if row["state"] in ("running", "retrying") and row["lag_s"] > LAG_MAX_S and grows:
+            message = f"{name} is {row['lag_events']} events and {row['lag_s']:.0f} s behind, and the lag grows"
+            found = {"level": "warning", "shard": row["shard"], "check": "lag", "message": message}
             url = consumer_url(view, row["topic"], row["consumer"])
-            advice = "run more nodes, or make its handler faster"
-            finding = {
-                "level": "warning",
-                "shard": row["shard"],
-                "check": "lag",
-                "message": message,
-                "advice": advice,
-                "url": url,
-            }
-            findings.append(finding)
+            findings.append({**found, "advice": "run more nodes, or make its handler faster", "url": url})
     return findings
 
 
 def _examine(view: View) -> list[Check]:
     """The doctor's findings, as the person's role: a role of a namespace may not make all checks."""
-    targets = [_as_role(target, view.user.role) for target in view.targets]
+    targets = view.targets
+    if view.user.role is not None:
+        # In the options of a connection, blanks and backslashes are escaped.
+        role = view.user.role.replace("\\", "\\\\").replace(" ", "\\ ")
+        targets = [Target(target.name, make_conninfo(target.dsn, options=f"-c role={role}")) for target in targets]
     checks = [check for target in targets for check in examine(target)] + compare_shards(targets)
     if view.user.role is None:
         return checks
     return [check for check in checks if "permission denied" not in check.message and check.check != "grants"]
-
-
-def _as_role(target: Target, role: str | None) -> Target:
-    return target if role is None else Target(target.name, make_conninfo(target.dsn, options=f"-c role={_escape(role)}"))
-
-
-def _escape(value: str) -> str:
-    """A value in the options of a connection: blanks and backslashes are escaped."""
-    return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 
 def _check_url(view: View, check: Check) -> str | None:
@@ -115,11 +102,6 @@ def _check_url(view: View, check: Check) -> str | None:
     name = check.message.partition(":")[0].partition("/")[0].rpartition(" ")[2]
     chosen = {"namespace": name} if name in view.namespaces else {}
     return view.url(place, **chosen) if place else None
-
-
-def _grows(row: Row) -> bool:
-    trend = row["trend"]
-    return len(trend) > 1 and trend[-1][1] > trend[0][1]
 
 
 def _queue(view: View, conn: Connection) -> tuple[QueueState | None, int]:
@@ -146,21 +128,12 @@ def _stats(
     stopped = sum(row["state"] == "stopped" for row in consumers)
     alive = sum(node.state == "alive" for node in nodes)
     lost = sum(node.state == "lost" for node in nodes)
+    slowest = view.url("/consumers", sort="-lag_s")
     return [
         {"name": "Topics", "number": len({row["topic"] for row in topics}), "url": view.url("/topics")},
         {"name": "In the outbox", "number": waiting, "url": view.url("/topics")},
-        {
-            "name": "Largest lag",
-            "seconds": lag_s,
-            "url": view.url("/consumers", sort="-lag_s"),
-            "kind": "warn" if lag_s > LAG_MAX_S else "",
-        },
-        {
-            "name": "Stopped",
-            "number": stopped,
-            "url": view.url("/consumers", sort="state"),
-            "kind": "bad" if stopped else "",
-        },
+        {"name": "Largest lag", "seconds": lag_s, "url": slowest, "kind": "warn" if lag_s > LAG_MAX_S else ""},
+        {"name": "Stopped", "number": stopped, "url": view.url("/consumers", sort="state"), "kind": "bad" if stopped else ""},
         {"name": "Due actions", "number": sum(queue.due for queue in known), "url": view.url("/actions")},
         {"name": "Dead letters", "number": dead, "url": view.url("/dead-letters"), "kind": "warn" if dead else ""},
         {"name": "Live nodes", "number": alive, "url": view.url("/nodes"), "kind": "" if alive else "bad"},
@@ -204,24 +177,16 @@ def _scrape(view: View, target: Target) -> list[Sample]:
 
 
 def show_nodes(view: View) -> Page:
-    """Nodes, what fails in them, pipelines and shards."""
     tables = (_node_table(view), _failure_table(view), _pipeline_table(view), _batch_table(view), _shard_table(view))
     return Page("nodes.html", "Nodes", tables=tables)
 
 
 def _node_table(view: View) -> Table:
     has_stopped = view.query.get("stopped") == "yes"
-    rows = view.collect(lambda conn: list_nodes(conn, stopped=has_stopped, namespace=view.namespace))
-    columns = (
-        Column("name"),
-        Column("state", kind="state"),
-        Column("heartbeat_at", "heartbeat", kind="time"),
-        Column("started_at", "started", kind="time", wide=True),
-        Column("version", wide=True),
-        Column("sequencer", hint="It also runs the sequencer, rules, correlators and schedules"),
-        Column("handlers_text", "handlers", wide=True),
-        Column("rates", "last minute"),
-    )
+    rows = view.collect(view.bind(list_nodes, stopped=has_stopped))
+    sequencer = Column("sequencer", hint="It also runs the sequencer, rules, correlators and schedules")
+    work = (Column("handlers_text", "handlers", wide=True), Column("rates", "last minute"))
+    columns = ("name state heartbeat_at", wide("started_at version"), sequencer, *work)
     shown = [{**row, "handlers_text": ", ".join(row["handlers"]) or None, "rates": _rates(row)} for row in rows]
     return Table("nodes", columns, shown, title="Nodes", empty="headrace node run")
 
@@ -235,56 +200,25 @@ def _rates(row: Row) -> str | None:
 
 
 def _pipeline_table(view: View) -> Table:
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/pipelines"), {"namespace": view.namespace}))
-    columns = (
-        Column("topic"),
-        Column("state", kind="state"),
-        Column("process", wide=True),
-        Column("master", wide=True),
-        Column("batches", kind="number"),
-        Column("events", kind="number"),
-        Column("rate", "events/s", kind="number"),
-        Column("batch_ms", "ms per batch", kind="number", wide=True),
-        Column("lag_events", "lag", kind="number"),
-        Column("heartbeat_at", "heartbeat", kind="time"),
-        Column("error", wide=True),
-    )
-    return Table(
-        "pipelines", columns, rows, title="Spark pipelines", empty="headrace pipeline run", empty_text="No topic runs on Spark."
-    )
+    rate, batch = Column("rate", "events/s"), Column("batch_ms", "ms per batch", wide=True)
+    columns = ("topic state", wide("process master"), "batches events", rate, batch, "lag_events heartbeat_at", wide("error"))
+    rows, empty = view.fetch("pipelines"), "headrace pipeline run"
+    return Table("pipelines", columns, rows, title="Spark pipelines", empty=empty, empty_text="No topic runs on Spark.")
 
 
 def _failure_table(view: View) -> Table:
     """The loops that fail: what each works on, and when it is tried again."""
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/failures"), {"namespace": view.namespace}))
-    columns = (
-        Column("kind", "loop"),
-        Column("name", "works on"),
-        Column("failures", kind="number"),
-        Column("first_at", "fails since", kind="time"),
-        Column("retry_at", "next attempt", kind="time"),
-        Column("error", wide=True),
-    )
+    names = (Column("kind", "loop"), Column("name", "works on"))
+    columns = (*names, "failures", Column("first_at", "fails since"), "retry_at", wide("error"))
+    rows = view.fetch("failures")
     return Table("failures", columns, rows, title="Failing loops", empty_text="No loop fails.", key=("kind", "name"))
 
 
 def _batch_table(view: View) -> Table:
-    parameters = {"namespace": view.namespace, "limit": BATCHES}
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/pipeline_batches"), parameters))
-    columns = (
-        Column("topic"),
-        Column("batch", kind="number"),
-        Column("committed_at", "committed", kind="time"),
-        Column("events", kind="number"),
-        Column("firings", kind="number"),
-        Column("outputs", kind="number"),
-        Column("timers", kind="number", wide=True),
-        Column("took_ms", "ms", kind="number"),
-        Column("upto", "up to position", kind="number", wide=True),
-    )
-    return Table(
-        "batches", columns, rows, title="Newest batches of the pipelines", empty_text="No batch yet.", key=("topic", "batch")
-    )
+    names = "topic batch committed_at events firings outputs"
+    columns = (names, wide("timers"), Column("took_ms", "ms"), Column("upto", "up to position", wide=True))
+    rows, title = view.fetch("pipeline_batches", limit=BATCHES), "Newest batches of the pipelines"
+    return Table("batches", columns, rows, title=title, empty_text="No batch yet.", key=("topic", "batch"))
 
 
 def _shard_table(view: View) -> Table:
@@ -292,30 +226,18 @@ def _shard_table(view: View) -> Table:
     for target in view.targets:
         try:
             with view.reading(target) as conn:
-                [facts] = fetch_dicts(conn, query("web/console/shard"), {"namespace": view.namespace})
+                [facts] = fetch_dicts(conn, "shard", namespace=view.namespace)
                 queue = queue_state(conn, namespace=view.namespace)
-            rows.append(
-                {"shard": target.name, "state": "ok", **facts, "due": queue.due, "in_flight": queue.in_flight, "error": None}
-            )
+            rows.append({"shard": target.name, "state": "ok", **facts, "due": queue.due, "in_flight": queue.in_flight})
         except DatabaseUnavailable as error:
             rows.append({"shard": target.name, "state": "lost", "error": str(error)})
-    columns = (
-        Column("shard"),
-        Column("state", kind="state"),
-        Column("server", wide=True),
-        Column("release", "schema", wide=True),
-        Column("topics", kind="number"),
-        Column("bytes", "size", kind="bytes"),
-        Column("due", "due actions", kind="number"),
-        Column("in_flight", "running actions", kind="number"),
-        Column("error", wide=True),
-    )
+    server = (wide("server"), Column("release", "schema", wide=True), "topics", Column("bytes", "size", kind="bytes"))
+    columns = ("shard state", *server, Column("due", "due actions"), Column("in_flight", "running actions"), wide("error"))
     return Table("shards", columns, rows, title="Shards")
 
 
 def forget(view: View) -> Done:
-    """Removes lost nodes from the list."""
-    counts = view.change("node.forget", "lost nodes", lambda conn: forget_nodes(conn, namespace=view.namespace))
+    counts = view.change("node.forget", "lost nodes", view.bind(forget_nodes))
     return Done(f"{sum(count for _, count in counts)} lost nodes forgotten", view.url("/nodes"))
 
 

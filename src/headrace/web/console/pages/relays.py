@@ -10,8 +10,8 @@ from headrace.db import Connection
 from headrace.definitions import Field
 from headrace.definitions.schemas import Finding, RelayFields, find_in_relay
 from headrace.relays import RELAYS, TARGETS, Relay, RelayBacktest, RelayState, backtest_relay
-from headrace.web.console.pages.consumers import consumer_url, read_cursors, summarize
-from headrace.web.console.pages.definitions import DefinitionPages
+from headrace.web.console.pages.consumers import CURSOR_COLUMNS, consumer_url, read_cursors, summarize
+from headrace.web.console.pages.definitions import DefinitionPages, Details
 from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import View
 
@@ -20,8 +20,6 @@ BACKTEST_EVENTS = 1_000
 
 
 class RelayPages(DefinitionPages[Relay]):
-    """The pages of relays."""
-
     kind = RELAYS
     listed = ("topic", "target", "condition")
     example = "headrace relay create crm --topic orders --target webhook -o url=https://crm.example/hook -o secret=env:CRM"
@@ -32,11 +30,8 @@ class RelayPages(DefinitionPages[Relay]):
     form_template = "relay_edit.html"
     is_topic_any = False
 
-    def columns(self, view: View) -> list[Column]:
-        return [
-            Column("lag_events", "lag", kind="number", hint="Events not delivered yet, also such as do not meet the condition"),
-            Column("lag_s", "behind", kind="seconds"),
-        ]
+    def columns(self, view: View) -> list[Column | str]:
+        return [Column("lag_events", hint="Events not delivered yet, also such as do not meet the condition"), "lag_s"]
 
     def rows(self, view: View, states: Sequence[tuple[str, RelayState]]) -> list[dict[str, Any]]:
         lags = _lags(view)
@@ -62,28 +57,16 @@ class RelayPages(DefinitionPages[Relay]):
             return list(dict.fromkeys([*TARGETS.names(), *([text] if text else [])]))
         return super().choices(view, field, text)
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, RelayState]]
-    ) -> tuple[list[Table], dict[str, object]]:
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, RelayState]]) -> Details:
         if not states:
             return [], {"consumer_url": None, "word": "dropped"}
         relay, state = states[0][1].relay, states[0][1]
         cursors = read_cursors(view, topic=relay.topic, consumer=state.consumer)
-        columns = (
-            Column("partition"),
-            Column("position", kind="number"),
-            Column("lag_events", "lag", kind="number"),
-            Column("lag_s", "behind", kind="seconds"),
-            Column("state", kind="state"),
-            Column("attempts", kind="number"),
-            Column("retry_at", "next attempt", kind="time"),
-            Column("error", wide=True),
-        )
         values: dict[str, object] = {
             "consumer_url": consumer_url(view, relay.topic, state.consumer),
             "word": self._lag_word(state, summarize(cursors) if cursors else {}),
         }
-        return [Table("partitions", columns, cursors, title="Partitions")], values
+        return [Table("partitions", ("partition", *CURSOR_COLUMNS), cursors, title="Partitions")], values
 
     def find(self, view: View, definition: Relay) -> list[Finding]:
         fields = RelayFields(definition.condition, definition.mapping)
@@ -93,9 +76,15 @@ class RelayPages(DefinitionPages[Relay]):
 
         return list(dict.fromkeys(finding for _, part in view.each_shard(read_findings) for finding in part))
 
-    def plan_details(self, view: View, definition: Relay, before: Relay | None) -> tuple[list[Table], dict[str, object]]:
+    def plan_details(self, view: View, definition: Relay, before: Relay | None) -> Details:
+        def run(conn: Connection) -> RelayBacktest:
+            statement = "select h.position from headrace.log_head(headrace.topic_id(%s, %s)) h"
+            row = conn.execute(statement, (definition.topic, view.namespace)).fetchone()
+            first = max((row[0] if row else 0) - BACKTEST_EVENTS, 0) + 1
+            return backtest_relay(conn, definition, start=str(first), samples=3, namespace=view.namespace)
+
         # Numbers of messages and bytes would tell what is in a hidden field, by the condition and the mapping that are typed here.
-        backtests = [] if view.hidden_fields else view.each_shard(lambda conn: _backtest(conn, view, definition))
+        backtests = [] if view.hidden_fields else view.each_shard(run)
         return [], {"backtests": backtests}
 
 
@@ -103,14 +92,6 @@ def _lags(view: View) -> dict[tuple[str, str], Row]:
     """The lag of each relay's consumer, by shard and name."""
     cursors = groupby(read_cursors(view), key=lambda row: (row["shard"], row["topic"], row["consumer"]))
     return {(row["shard"], row["consumer"]): row for _, parts in cursors if (row := summarize(list(parts)))}
-
-
-def _backtest(conn: Connection, view: View, relay: Relay) -> RelayBacktest:
-    row = conn.execute(
-        "select h.position from headrace.log_head(headrace.topic_id(%s, %s)) h", (relay.topic, view.namespace)
-    ).fetchone()
-    first = max((row[0] if row else 0) - BACKTEST_EVENTS, 0) + 1
-    return backtest_relay(conn, relay, start=str(first), samples=3, namespace=view.namespace)
 
 
 ROUTES = RelayPages().routes()

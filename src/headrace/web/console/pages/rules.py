@@ -12,16 +12,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from itertools import chain
 from time import monotonic
 from typing import Any
 
 from headrace.core import Conflict, Invalid
-from headrace.db import Connection, Target, parse_time, query
+from headrace.db import Connection, Target, parse_time
 from headrace.definitions.schemas import Finding, find_in_conditions
 from headrace.lang.condition import Condition, ConditionError, explain, parse, to_python
 from headrace.log.archive import RowFilter, StoredRange, find_stored_range, read_stored_events
 from headrace.rules import RULES, Rule, RuleState
-from headrace.web.console.pages.definitions import DefinitionPages, Plan
+from headrace.web.console.pages.definitions import DefinitionPages, Details, Plan
 from headrace.web.console.pages.event_search import (
     EventFilter,
     EventReader,
@@ -32,7 +33,7 @@ from headrace.web.console.pages.event_search import (
     to_shown,
 )
 from headrace.web.console.site import Job
-from headrace.web.console.tables import Column, Row, Table, fetch_dicts
+from headrace.web.console.tables import Column, Row, Table
 from headrace.web.console.view import View
 
 FIRINGS_MAX = 5_000
@@ -50,8 +51,6 @@ TRIAL_ROWS_MAX = 15
 
 
 class RulePages(DefinitionPages[Rule]):
-    """The pages of rules."""
-
     kind = RULES
     listed = ("topic", "event_type", "condition", "action")
     example = "headrace rule create large --topic orders --event-type order.placed --action REVIEW"
@@ -64,11 +63,8 @@ class RulePages(DefinitionPages[Rule]):
     def resumed_hint(self, count: int) -> str:
         return f"; {count} actions were held"
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, RuleState]]
-    ) -> tuple[list[Table], dict[str, object]]:
-        parameters = {"rule": name, "namespace": view.namespace, "limit": FIRINGS_MAX}
-        firings = view.collect(lambda conn: fetch_dicts(conn, query("web/console/rule_firings"), parameters))
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, RuleState]]) -> Details:
+        firings = view.fetch("rule_firings", rule=name, limit=FIRINGS_MAX)
         values: dict[str, object] = {
             "series": [("firings", buckets([row["fired_at"] for row in firings], datetime.now(UTC)))] if firings else [],
             "firings_read": FIRINGS_MAX,
@@ -89,7 +85,7 @@ class RulePages(DefinitionPages[Rule]):
     def find(self, view: View, definition: Rule) -> list[Finding]:
         return find_on_shards(view, [(definition.event_type, definition.condition)])
 
-    def plan_details(self, view: View, definition: Rule, before: Rule | None) -> tuple[list[Table], dict[str, object]]:
+    def plan_details(self, view: View, definition: Rule, before: Rule | None) -> Details:
         details: dict[str, Any] = {"trial": None, "backtest": None, "is_running": False}
         tables: list[Table] = []
         if not view.query.get("live"):
@@ -119,7 +115,7 @@ class RulePages(DefinitionPages[Rule]):
 
 def find_on_shards(view: View, conditions: Sequence[tuple[str, str]]) -> list[Finding]:
     """What conditions (event type, text) read that the schemas do not have, each finding once."""
-    by_shard = view.each_shard(lambda conn: find_in_conditions(conn, conditions, namespace=view.namespace))
+    by_shard = view.each_shard(view.bind(find_in_conditions, conditions))
     return list(dict.fromkeys(finding for _, findings in by_shard for _, finding in findings))
 
 
@@ -135,21 +131,13 @@ def buckets(times: Sequence[datetime], now: datetime) -> list[tuple[float, float
 
 def _firing_table(view: View, rows: Sequence[Row]) -> Table:
     event = view.link("/events", "event_id")
-    columns = (
-        Column("fired_at", "fired", kind="time"),
-        Column("position", kind="number", link=event),
-        Column("version", kind="number"),
+    action, event_id = (
         Column("action", link=view.link("/actions", "action_id")),
         Column("event_id", "event", link=event, wide=True),
     )
-    return Table(
-        "firings",
-        columns,
-        rows,
-        title="Newest firings",
-        empty_text="It has not fired on the newest events of its topic.",
-        key=("position", "version"),
-    )
+    columns = ("fired_at", Column("position", link=event), "version", action, event_id)
+    text = "It has not fired on the newest events of its topic."
+    return Table("firings", columns, rows, title="Newest firings", empty_text=text, key=("position", "version"))
 
 
 def _backtest_commands(view: View, rule: Rule) -> str:
@@ -207,7 +195,7 @@ def run_trial(view: View, rule: Rule, before: Rule | None, events: str) -> Trial
 
     def read_newest(conn: Connection) -> tuple[list[ShownEvent], int | None]:
         span = find_stored_range(conn, rule.topic, namespace=view.namespace)
-        part = EventReader(view, conn, span, EventFilter(types=(rule.event_type,))).backward(span.until, limit)
+        part = EventReader(view, conn, span, EventFilter(types=(rule.event_type,))).read(span.until, limit, descending=True)
         return part.events, part.next_position
 
     for shard, (shown, position) in view.each_shard(read_newest):
@@ -250,42 +238,13 @@ def _try(view: View, trial: Trial, shard: str, event: ShownEvent, condition: Con
 
 def trial_table(trial: Trial) -> Table:
     """The events of a trial, for its export; the page shows them with more colour."""
-    names = ("shard", "position", "event_id", "at", "key", "answer", "failing", "live", "is_changed")
-    return Table("trial", tuple(map(Column, names)), [{name: row[name] for name in names} for row in trial.rows])
+    names = "shard position event_id at key answer failing live is_changed"
+    return Table("trial", (names,), [{name: row[name] for name in names.split()} for row in trial.rows])
 
 
-@dataclass
 class Backtest(Job):
-    """A backtest: its total and what is done are counted in positions."""
-
-    has_other: bool = False
-    """There is a rule of today to compare with."""
-    counts: Counts = field(default_factory=Counts)
-    days: dict[date, Counts] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
-    """The newest events that fire, or whose answer changes."""
-    is_unwatched: bool = False
-    started_at: float = field(default_factory=monotonic)
-    seconds: float = 0.0
-    seen_at: float = field(default_factory=monotonic)
-
-
-def find_backtest(view: View, rule: Rule, before: Rule | None, start: str) -> Backtest:
-    """The backtest of this rule from a position or time on; it starts if there is none. Raises Conflict if too many run."""
-    key = ("backtest", view.user.role, view.namespace, view.shard, rule, before, start)
-    backtest = view.site.jobs.find(key)
-    if not isinstance(backtest, Backtest) or (backtest.is_unwatched and not backtest.is_running):
-        run = _Run(view, rule, before, start)
-        backtest = run.backtest
-        view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
-        if not view.site.jobs.start(key, backtest, run, running_max=RUNNING_MAX):
-            raise Conflict(f"{RUNNING_MAX} backtests are running in this console; wait for the end of one")
-    backtest.seen_at = monotonic()
-    return backtest
-
-
-class _Run:
-    """Reads every selected shard, from the start to what was its end when the backtest began."""
+    """A rule over the past of every selected shard, from the start to what was its end when the backtest began. Its total and what is
+    done are counted in positions."""
 
     def __init__(self, view: View, rule: Rule, before: Rule | None, start: str) -> None:
         self._view = view
@@ -295,9 +254,17 @@ class _Run:
         fits = before is not None and (before.topic, before.event_type) == (rule.topic, rule.event_type)
         other = _parse(before) if before is not None and fits and before.active else None
         self._evaluate_now = to_python(other) if other else None
-        self.backtest = Backtest(has_other=before is not None)
+        self.has_other = before is not None
+        """There is a rule of today to compare with."""
+        self.counts = Counts()
+        self.days: dict[date, Counts] = {}
+        self.rows: list[Row] = []
+        """The newest events that fire, or whose answer changes."""
         self._spans = [(target, self._find_span(target, start)) for target in view.targets]
-        self.backtest.total = sum(span.until - span.first for _, span in self._spans)
+        super().__init__(total=sum(span.until - span.first for _, span in self._spans))
+        self.is_unwatched = False
+        self.seconds = 0.0
+        self._started_at = self.seen_at = monotonic()
 
     def _find_span(self, target: Target, start: str) -> StoredRange:
         with self._view.reading(target) as conn:
@@ -310,48 +277,51 @@ class _Run:
             raise Invalid("each shard has its own positions; select a shard, or use a time")
         return replace(span, first=min(max(int(start[:18]), span.first), span.until))
 
-    def __call__(self, backtest: Backtest) -> None:
+    def run(self) -> None:
+        rows = RowFilter(types=(self._rule.event_type,))
         for target, span in self._spans:
             for first in range(span.first, span.until, WINDOW):
                 part = replace(span, first=first, until=min(first + WINDOW, span.until))
-                self._read(target, part)
-                backtest.done += part.until - part.first
-                backtest.seconds = monotonic() - backtest.started_at
-                if monotonic() - backtest.seen_at > UNWATCHED_S:
-                    backtest.is_unwatched = True
+                with self._view.reading(target) as conn:
+                    for stored in chain.from_iterable(read_stored_events(conn, part, rows=rows)):
+                        self._try(target, to_shown(self._view, stored, is_archived=True))
+                self.done += part.until - part.first
+                self.seconds = monotonic() - self._started_at
+                if monotonic() - self.seen_at > UNWATCHED_S:
+                    self.is_unwatched = True
                     return
-
-    def _read(self, target: Target, part: StoredRange) -> None:
-        rows = RowFilter(types=(self._rule.event_type,))
-        with self._view.reading(target) as conn:
-            for batch in read_stored_events(conn, part, rows=rows):
-                for stored in batch:
-                    self._try(target, to_shown(self._view, stored, is_archived=True))
 
     def _try(self, target: Target, event: ShownEvent) -> None:
         # Over the payload without hidden fields: a condition must not tell what is in them.
         answer = self._evaluate(event.sample)
         live = self._evaluate_now is not None and self._evaluate_now(event.sample) is True
-        backtest = self.backtest
-        backtest.counts.count(answer, live)
-        backtest.days.setdefault(event.appended_at.date(), Counts()).count(answer, live)
-        is_changed = backtest.has_other and live != (answer is True)
-        if is_changed or (answer is True and not backtest.has_other):
-            backtest.rows.append(_event_row(self._view, self._rule.topic, target, event, live))
-            del backtest.rows[:-TRIAL_ROWS_MAX]
+        self.counts.count(answer, live)
+        self.days.setdefault(event.appended_at.date(), Counts()).count(answer, live)
+        if (live != (answer is True)) if self.has_other else answer is True:
+            place = {"topic": self._rule.topic, "position": event.position}
+            row = {
+                "shard": target.name,
+                "position": event.position,
+                "at": event.appended_at,
+                "key": event.key,
+                "change": "no more" if live else "new",
+                "event_id": event.event_id,
+                "url": self._view.url(f"/events/{event.event_id}", **self._view.on_shard(target.name), **place),
+            }
+            self.rows = [*self.rows, row][-TRIAL_ROWS_MAX:]
 
 
-def _event_row(view: View, topic: str, target: Target, event: ShownEvent, live: bool) -> Row:
-    place = {"topic": topic, "position": event.position}
-    return {
-        "shard": target.name,
-        "position": event.position,
-        "at": event.appended_at,
-        "key": event.key,
-        "change": "no more" if live else "new",
-        "event_id": event.event_id,
-        "url": view.url(f"/events/{event.event_id}", **view.on_shard(target.name), **place),
-    }
+def find_backtest(view: View, rule: Rule, before: Rule | None, start: str) -> Backtest:
+    """The backtest of this rule from a position or time on; it starts if there is none. Raises Conflict if too many run."""
+    key = ("backtest", view.user.role, view.namespace, view.shard, rule, before, start)
+    backtest = view.site.jobs.find(key)
+    if not isinstance(backtest, Backtest) or (backtest.is_unwatched and not backtest.is_running):
+        backtest = Backtest(view, rule, before, start)
+        view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
+        if not view.site.jobs.start(key, backtest, running_max=RUNNING_MAX):
+            raise Conflict(f"{RUNNING_MAX} backtests are running in this console; wait for the end of one")
+    backtest.seen_at = monotonic()
+    return backtest
 
 
 def backtest_tables(backtest: Backtest) -> tuple[Table, Table]:
@@ -367,28 +337,16 @@ def backtest_tables(backtest: Backtest) -> tuple[Table, Table]:
         }
         for day, counts in sorted(backtest.days.items(), reverse=True)
     ]
-    other = (
-        Column("now", "fires now", kind="number"),
-        Column("new", kind="number"),
-        Column("no_more", "no more", kind="number"),
-    )
-    columns = (
-        Column("day", "day (UTC)"),
-        Column("events", kind="number"),
-        Column("would", "would fire", kind="number"),
-        *(other if backtest.has_other else ()),
-    )
-    changes = (
-        Column("position", kind="number", link=lambda row: row["url"]),
-        Column("at", "time", kind="time"),
-        Column("key"),
-        *((Column("change", "change"),) if backtest.has_other else ()),
-    )
+    other = (Column("now", "fires now"), "new no_more")
+    columns = (Column("day", "day (UTC)"), "events", Column("would", "would fire"), *(other if backtest.has_other else ()))
+    changes = (Column("position", link=lambda row: row["url"]), Column("at", "time"), "key")
     title = "Newest events whose answer changes" if backtest.has_other else "Newest events that would fire"
     empty = "No answer changes." if backtest.has_other else "It would not fire."
     return (
         Table("days", columns, days, title="By day", empty_text="There is no event of this type."),
-        Table("changes", changes, backtest.rows[::-1], title=title, empty_text=empty),
+        Table(
+            "changes", (*changes, "change") if backtest.has_other else changes, backtest.rows[::-1], title=title, empty_text=empty
+        ),
     )
 
 

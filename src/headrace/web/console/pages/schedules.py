@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
@@ -11,9 +10,9 @@ from headrace import schedules
 from headrace.core import Forbidden
 from headrace.db import Connection, fetch_value
 from headrace.schedules import SCHEDULES, Schedule, ScheduleDefinition
-from headrace.web.console.pages.definitions import DefinitionPages
+from headrace.web.console.pages.definitions import DefinitionPages, Details
 from headrace.web.console.routes import change
-from headrace.web.console.tables import Column, Table, to_row
+from headrace.web.console.tables import Column, Row, Table, to_row
 from headrace.web.console.view import Done, Page, View
 
 HISTORY_ROWS = 100
@@ -21,8 +20,6 @@ NEXT_TICKS = 10
 
 
 class SchedulePages(DefinitionPages[ScheduleDefinition]):
-    """The pages of schedules."""
-
     kind = SCHEDULES
     listed = ("zone", "topic", "type")
     example = "headrace schedule create nightly '30 2 * * *' --zone Europe/Berlin --topic orders --type report.due"
@@ -32,12 +29,8 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
     def state_word(self, state: Schedule) -> str:
         return state.state
 
-    def columns(self, view: View) -> list[Column]:
-        return [
-            Column("words", "when"),
-            Column("next_tick_at", "next run", kind="time"),
-            Column("last_tick_at", "last run", kind="time", wide=True),
-        ]
+    def columns(self, view: View) -> list[Column | str]:
+        return [Column("words", "when"), Column("next_tick_at", "next run"), Column("last_tick_at", "last run", wide=True)]
 
     def rows(self, view: View, states: Sequence[tuple[str, Schedule]]) -> list[dict[str, Any]]:
         return [
@@ -52,9 +45,7 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
     def facts(self, view: View, state: Schedule) -> list[tuple[str, object]]:
         return [("Fired by", "pg_cron" if state.by_cron else "nodes")]
 
-    def show_details(
-        self, view: View, name: str, states: Sequence[tuple[str, Schedule]]
-    ) -> tuple[list[Table], dict[str, object]]:
+    def show_details(self, view: View, name: str, states: Sequence[tuple[str, Schedule]]) -> Details:
         schedule = states[0][1]
 
         def read_ticks(conn: Connection) -> tuple[list[schedules.Tick], list[datetime], datetime]:
@@ -64,22 +55,20 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
             return ticks, following, fetch_value(conn, "select headrace.clock()")
 
         _, (history, following, now) = view.find(read_ticks)
-        columns = (
-            Column("local", f"local time, {schedule.zone}"),
-            Column("zone", "zone"),
-            Column("change", "daylight saving", kind="state"),
-            Column("at", "from now", kind="time"),
-        )
-        past = (
-            Column("tick_at", "tick", kind="time"),
-            Column("outcome", kind="state"),
-            Column("fired_at", "fired", kind="time"),
-            Column("event_id", "event", kind="code", link=lambda row: _event_url(view, row["event_id"])),
-        )
+        zone = Column("local", f"local time, {schedule.zone}")
+        columns = (zone, "zone", Column("change", "daylight saving", kind="state"), Column("at", "from now"))
+        event_link = lambda row: view.url(f"/events/{row['event_id']}") if row["event_id"] else None  # noqa: E731
+        event = Column("event_id", "event", kind="code", link=event_link)
         local = local_ticks(following, schedules.check_zone(schedule.zone), now)
         tables = [
-            Table("runs", columns, [to_row(tick) for tick in local], title="Next runs", empty_text="It never fires."),
-            Table("history", past, [to_row(tick) for tick in history], title="History", empty_text="It has not fired yet."),
+            Table("runs", columns, local, title="Next runs", empty_text="It never fires."),
+            Table(
+                "history",
+                ("tick_at outcome fired_at", event),
+                [to_row(tick) for tick in history],
+                title="History",
+                empty_text="It has not fired yet.",
+            ),
         ]
         return tables, {"words": schedules.explain_cron(schedule.cron), "payload": view.mask(schedule.payload)}
 
@@ -87,34 +76,19 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
         """Only for those who see the whole payload: an edit would lose what is hidden."""
         if view.hidden_fields:
             name = view.form.get("schedule") or view.query.get("schedule", "")
-            _, schedule = view.find(lambda conn: SCHEDULES.get(conn, name, namespace=view.namespace))
+            _, schedule = view.find(view.bind(SCHEDULES.get, name))
             if view.mask(schedule.payload) != schedule.payload:
                 raise Forbidden("some fields of this payload are hidden from you; ask somebody who may see them")
         return super().edit_form(view)
 
     def run(self, view: View) -> Done:
-        """Publishes the event of a schedule now."""
         name, [event_id] = self.change(view, "run", lambda conn, name: schedules.run_now(conn, name, namespace=view.namespace))
         return Done(f"schedule {name} published event {event_id}", self.url(view, name))
 
 
-def _event_url(view: View, event_id: object) -> str | None:
-    return view.url(f"/events/{event_id}") if event_id else None
-
-
-@dataclass(frozen=True)
-class LocalTick:
-    """A tick in the time zone of its schedule. `change` says that the clock was changed since the tick before."""
-
-    at: datetime
-    local: str
-    zone: str
-    change: str | None
-
-
-def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[LocalTick]:
-    """Ticks as the clock on the wall shows them, with the changes of daylight saving marked."""
-    result: list[LocalTick] = []
+def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[Row]:
+    """Ticks as the clock on the wall shows them. `change` says that the clock was changed since the tick before."""
+    result: list[Row] = []
     offset = now.astimezone(zone).utcoffset() or timedelta()
     for tick in ticks:
         local = tick.astimezone(zone)
@@ -124,9 +98,10 @@ def local_ticks(ticks: Iterable[datetime], zone: tzinfo, now: datetime) -> list[
         change = f"clock {'forward' if shift > timedelta() else 'back'} {hours:g} h" if shift else None
         if local.fold and change is None:
             change = "second pass of this hour"
-        result.append(LocalTick(tick, local.strftime("%a %Y-%m-%d %H:%M:%S"), local.tzname() or "", change))
+        text = local.strftime("%a %Y-%m-%d %H:%M:%S")
+        result.append({"at": tick, "local": text, "zone": local.tzname() or "", "change": change})
     return result
 
 
 PAGES = SchedulePages()
-ROUTES = (change("/schedules/-/run", PAGES.run, form=PAGES.show_again), *PAGES.routes())
+ROUTES = (change("/schedules/-/run", PAGES.run, form=PAGES.show), *PAGES.routes())

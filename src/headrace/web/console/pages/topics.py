@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
 from headrace.core import Invalid
-from headrace.db import Connection, parse_interval, query
+from headrace.db import Connection, parse_interval
 from headrace.log import topics as log
 from headrace.log.archive import Erasure, erase_key_in_transaction, keep_until_archived
 from headrace.web.console.pages.consumers import lag_table
 from headrace.web.console.routes import change, read
-from headrace.web.console.tables import Column, Row, Table, fetch_dicts, to_row
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts, to_row, wide
 from headrace.web.console.texts import format_bytes
 from headrace.web.console.view import Done, Page, View
 
@@ -22,22 +22,33 @@ FOREVER = "forever"
 
 
 def list_topics(view: View) -> Page:
-    """All topics of the namespace."""
-    rows = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
+    rows = view.collect(view.bind(log.list_topics))
+    columns = (
+        Column("topic", link=view.link("/topics", "topic")),
+        wide("partitions"),
+        Column("events", hint="Events in the log"),
+        Column("rate_now", "events/s", hint="Events per second, as seen by this console"),
+        Column("rate", "last 30 min", kind="spark", wide=True),
+        Column("waiting", "in outbox", hint="Committed events that the sequencer has not moved yet"),
+        "consumers",
+        Column("retention_text", "retention", wide=True),
+        wide("engine"),
+        Column("last_appended_at", "last event"),
+    )
+    table = Table("topics", columns, _with_rates(view, rows), empty="headrace topic create orders --partitions 4")
     values = {"noun": "topic", "create_url": view.url("/topics/create")}
-    return Page("list.html", "Topics", tables=(_topic_table(view, rows),), values=values)
+    return Page("list.html", "Topics", tables=(table,), values=values)
 
 
 def show_topic(view: View) -> Page:
     """One topic: facts per shard, the rate of its events, its consumers."""
     name = view.path["topic"]
     rows = _with_rates(view, view.collect(lambda conn: [_read_topic(conn, view, name)]))
-    series = [(row["shard"], row["rate"]) for row in rows]
     values = {
         "topic": name,
         "rows": rows,
         "facts": [(row["shard"], _facts(row)) for row in rows],
-        "series": series,
+        "series": [(row["shard"], row["rate"]) for row in rows],
         "first": rows[0],
         "would_erase": None,
     }
@@ -46,7 +57,7 @@ def show_topic(view: View) -> Page:
 
 def _read_topic(conn: Connection, view: View, name: str) -> Row:
     topic = log.get_topic(conn, name, namespace=view.namespace)
-    [size] = fetch_dicts(conn, query("web/console/topic_bytes"), {"topic": name, "namespace": view.namespace})
+    [size] = fetch_dicts(conn, "topic_bytes", topic=name, namespace=view.namespace)
     return {**to_row(topic), **size}
 
 
@@ -55,8 +66,6 @@ def create_form(view: View) -> Page:
 
 
 def create(view: View) -> Done:
-    """Creates a topic on every selected shard."""
-    form = view.form
     name = view.text("topic")
 
     def act(conn: Connection) -> int:
@@ -71,9 +80,8 @@ def create(view: View) -> Done:
             namespace=view.namespace,
         )
 
-    view.change(
-        "topic.create", name, act, details={key: form.get(key) for key in ("partitions", "retention", "time_partition", "clock")}
-    )
+    details = {key: view.form.get(key) for key in ("partitions", "retention", "time_partition", "clock")}
+    view.change("topic.create", name, act, details=details)
     return Done(f"topic {name} created", view.url("/topics", name))
 
 
@@ -108,67 +116,39 @@ def erase(view: View) -> Done | Page:
     if not key:
         raise Invalid("write the key whose events are to be erased")
 
-    def act(conn: Connection) -> Erasure:
-        return erase_key_in_transaction(
-            conn,
-            name,
-            key,
-            fields=fields or None,
-            replace_key=form.get("replace_key") == "yes",
-            actions=form.get("actions") == "yes",
-            namespace=view.namespace,
-        )
-
+    act: Callable[[Connection], Erasure] = view.bind(
+        erase_key_in_transaction,
+        name,
+        key,
+        fields=fields or None,
+        replace_key=form.get("replace_key") == "yes",
+        actions=form.get("actions") == "yes",
+    )
     if "again" not in form:
-        return _erasure_preview(view, view.preview(act))
+        page, results = show_topic(view), view.preview(act)
+        facts = [
+            (f"{shard}: {place}" if len(results) > 1 else place.capitalize(), count)
+            for shard, erasure in results
+            for place, count in erasure.row_counts.items()
+        ]
+        return replace(page, values={**page.values, "would_erase": facts})
     if form["again"] != key:
         raise Invalid("the key typed again is another one; nothing was erased")
     details = {"fields": fields or "all", "replace_key": form.get("replace_key"), "actions": form.get("actions")}
-    results = view.change("topic.erase", name, act, details=details)
-    rows = sum(sum(erasure.row_counts.values()) for _, erasure in results)
-    erasures = ", ".join(str(erasure.erasure_id) for _, erasure in results)
+    erased = view.change("topic.erase", name, act, details=details)
+    rows = sum(sum(erasure.row_counts.values()) for _, erasure in erased)
+    erasures = ", ".join(str(erasure.erasure_id) for _, erasure in erased)
     return Done(
         f"erasure {erasures}: {rows} rows. Now run, where the archive is and as the owner of the tables: headrace topic erasures --finish",
         view.url("/topics", name),
     )
 
 
-def _erasure_preview(view: View, results: Sequence[tuple[str, Erasure]]) -> Page:
-    page = show_topic(view)
-    facts = [
-        (f"{shard}: {place}" if len(results) > 1 else place.capitalize(), count)
-        for shard, erasure in results
-        for place, count in erasure.row_counts.items()
-    ]
-    return replace(page, values={**page.values, "would_erase": facts})
-
-
 def busiest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
-    """The topics with the highest rates."""
     busiest = sorted(_with_rates(view, rows), key=lambda row: -(row["rate_now"] or 0))[:count]
-    columns = (
-        Column("topic", link=view.link("/topics", "topic")),
-        Column("events", kind="number"),
-        Column("rate_now", "events/s", kind="number"),
-        Column("rate", "last 30 min", kind="spark"),
-    )
+    topic = Column("topic", link=view.link("/topics", "topic"))
+    columns = (topic, "events", Column("rate_now", "events/s"), Column("rate", "last 30 min", kind="spark"))
     return Table("topics", columns, busiest, title="Busiest topics", empty="headrace topic create orders --partitions 4")
-
-
-def _topic_table(view: View, rows: Sequence[Row]) -> Table:
-    columns = (
-        Column("topic", link=view.link("/topics", "topic")),
-        Column("partitions", kind="number", wide=True),
-        Column("events", kind="number", hint="Events in the log"),
-        Column("rate_now", "events/s", kind="number", hint="Events per second, as seen by this console"),
-        Column("rate", "last 30 min", kind="spark", wide=True),
-        Column("waiting", "in outbox", kind="number", hint="Committed events that the sequencer has not moved yet"),
-        Column("consumers", kind="number"),
-        Column("retention_text", "retention", wide=True),
-        Column("engine", wide=True),
-        Column("last_appended_at", "last event", kind="time"),
-    )
-    return Table("topics", columns, _with_rates(view, rows), empty="headrace topic create orders --partitions 4")
 
 
 def _with_rates(view: View, rows: Sequence[Row]) -> list[Row]:

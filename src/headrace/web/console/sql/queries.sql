@@ -78,26 +78,6 @@ from (
 where e.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
 limit 1;
 
--- name: event_time
--- Selects the time at which an event was appended to the log.
-select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;
-
--- name: events_backward
--- Events of a range of positions, newest first, with JSON as text so that no digit is lost. Index: log_position backwards.
-select {stored l as text}
-from headrace.log l
-where l.topic_id = %(topic_id)s and l.position >= %(first)s and l.position < %(until)s
-    and (%(types)s::text[] is null or l.type = any (%(types)s::text[])) and (%(key)s::text is null or l.key = %(key)s)
-order by l.position desc;
-
--- name: events_forward
--- Events of a range of positions, oldest first, with JSON as text so that no digit is lost. Index: log_position.
-select {stored l as text}
-from headrace.log l
-where l.topic_id = %(topic_id)s and l.position >= %(first)s and l.position < %(until)s
-    and (%(types)s::text[] is null or l.type = any (%(types)s::text[])) and (%(key)s::text is null or l.key = %(key)s)
-order by l.position;
-
 -- name: failures
 -- What fails in the loops of the nodes of a namespace and is tried again. Reads the public view only.
 select f.kind, f.name, f.failures, f.first_at, f.retry_at, split_part(f.error, E'\n', 1) as error

@@ -49,16 +49,13 @@ $$;
 create or replace function headrace.is_archived(
     p_topic_id integer, p_first bigint, p_last bigint, p_caller headrace_internal.caller default current_user
 ) returns boolean
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize_id(p_caller, 'consume', 'topic', p_topic_id);
-    return (
-        -- Files do not overlap, so it is enough to count.
-        select p_last is null or coalesce(sum(least(a.last_position, p_last) - greatest(a.first_position, p_first) + 1), 0) = p_last - p_first + 1
-        from headrace_internal.archive a
-        where a.topic_id = p_topic_id and a.first_position <= p_last and a.last_position >= p_first);
-end
+    select headrace_internal.authorize_id(p_caller, 'consume', 'topic', p_topic_id);
+    -- Files do not overlap, so it is enough to count.
+    select p_last is null or coalesce(sum(least(a.last_position, p_last) - greatest(a.first_position, p_first) + 1), 0) = p_last - p_first + 1
+    from headrace_internal.archive a
+    where a.topic_id = p_topic_id and a.first_position <= p_last and a.last_position >= p_first
 $$;
 
 -- Returns the first position of the archive from which it reaches the log without a gap; null if it does not reach the log, or if the log
@@ -66,20 +63,17 @@ $$;
 create or replace function headrace.archived_from(
     p_topic_id integer, p_dropped_to bigint, p_caller headrace_internal.caller default current_user
 ) returns bigint
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize_id(p_caller, 'consume', 'topic', p_topic_id);
-    return (
-        select max(f.first_position) filter (where f.begins)
-        from (
-            select a.first_position, a.last_position,
-                lag(a.last_position) over (order by a.first_position) is distinct from a.first_position - 1 as begins
-            from headrace_internal.archive a
-            where a.topic_id = p_topic_id and a.first_position <= p_dropped_to
-        ) f
-        having max(f.last_position) >= p_dropped_to);
-end
+    select headrace_internal.authorize_id(p_caller, 'consume', 'topic', p_topic_id);
+    select max(f.first_position) filter (where f.begins)
+    from (
+        select a.first_position, a.last_position,
+            lag(a.last_position) over (order by a.first_position) is distinct from a.first_position - 1 as begins
+        from headrace_internal.archive a
+        where a.topic_id = p_topic_id and a.first_position <= p_dropped_to
+    ) f
+    having max(f.last_position) >= p_dropped_to
 $$;
 
 -- Sets whether a topic's retention waits for the archive. Locks: the topic row.
@@ -87,28 +81,19 @@ $$;
 create or replace function headrace.keep_until_archived(
     p_topic text, p_archive boolean, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace, p_topic);
-begin
-    update headrace_internal.topic t set archive = p_archive where t.topic_id = headrace.topic_id(p_topic, v_namespace);
-end
+    select headrace_internal.authorize(p_caller, 'admin', p_namespace, p_topic);
+    update headrace_internal.topic t set archive = p_archive where t.topic_id = headrace.topic_id(p_topic, p_namespace);
 $$;
 
 -- Erasures that still have to be done in files of a topic's archive. Takes the level admin. Index: erasure_pending_topic.
 create or replace function headrace.pending_erasures(p_topic_id integer, p_caller headrace_internal.caller default current_user)
 returns table (erasure_id bigint, event_ids uuid[])
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-    perform headrace_internal.authorize_id(p_caller, 'admin', 'topic', p_topic_id);
-    return query
-    select p.erasure_id, p.event_ids
-    from headrace_internal.erasure_pending p
-    where p.topic_id = p_topic_id
-    order by p.erasure_id;
-end
+    select headrace_internal.authorize_id(p_caller, 'admin', 'topic', p_topic_id);
+    select p.erasure_id, p.event_ids from headrace_internal.erasure_pending p where p.topic_id = p_topic_id order by p.erasure_id
 $$;
 
 -- Records that an erasure is done in the files of a topic's archive, with the number of events in them. Takes the level admin.

@@ -39,9 +39,7 @@ $$;
 create or replace function headrace_internal.trim_idempotency_keys(p_keep interval default '1 day', p_limit integer default 50000)
 returns integer
 language plpgsql volatile
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     v_trimmed integer;
