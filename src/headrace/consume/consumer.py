@@ -180,6 +180,8 @@ class ConsumerSettings:
     when_exhausted: Literal["stop", "dead_letter"]
     key_order: Literal["hold", "skip"]
     created_at: datetime
+    latency_ms: int
+    """For how long its events may wait for company, from commit to handler."""
 
 
 @dataclass(frozen=True)

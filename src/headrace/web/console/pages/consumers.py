@@ -219,6 +219,7 @@ def alter(view: View) -> Done:
             failure=replace(policy, backoff_s=before.backoff_s, backoff_max_s=before.backoff_max_s, key_order=before.key_order),
             where=where,
             namespace=view.namespace,
+            latency_ms=before.latency_ms,
         )
         consume.create_consumer(conn, consumer)
 
