@@ -24,7 +24,7 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
     """The pages of schedules."""
 
     kind = SCHEDULES
-    listed = ("zone", "topic", "type")
+    listed = ()
     example = "headrace schedule create nightly '30 2 * * *' --zone Europe/Berlin --topic orders --type report.due"
     applied_hint = ""
     drop_hint = "Its past ticks go with it; its events stay in the log."
@@ -35,8 +35,11 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
     def columns(self, view: View) -> list[Column]:
         return [
             Column("words", "when"),
+            Column("zone", "time zone", wide=True),
             Column("next_tick_at", "next run", kind="time"),
             Column("last_tick_at", "last run", kind="time", wide=True),
+            Column("topic", link=view.link("/topics", "topic"), wide=True),
+            Column("type", "event type", wide=True),
         ]
 
     def rows(self, view: View, states: Sequence[tuple[str, Schedule]]) -> list[dict[str, Any]]:

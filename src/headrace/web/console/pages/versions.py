@@ -39,7 +39,7 @@ class VersionText:
 def compare(kind: DefinitionKind[Any, Any, Any], to_text: ToText, before: Any, after: Any) -> list[FieldChange]:
     """The fields that differ."""
     return [
-        FieldChange(field.label, diff_words(to_text(field, old), to_text(field, new)))
+        FieldChange(field.title, diff_words(to_text(field, old), to_text(field, new)))
         for field in kind.fields[1:]
         for old, new in [(getattr(before, field.name), getattr(after, field.name))]
         if old != new
@@ -55,7 +55,7 @@ def describe_versions(kind: DefinitionKind[Any, Any, Any], to_text: ToText, vers
         changes = [] if is_new or version.dropped else compare(kind, to_text, before, version)
         headline = "dropped" if version.dropped else "created" if is_new else "changed" if changes else "written again"
         if is_new and not version.dropped:
-            changes = [FieldChange(field.label, [(" ", getattr(version, field.name))]) for field in kind.fields if field.is_long]
+            changes = [FieldChange(field.title, [(" ", getattr(version, field.name))]) for field in kind.fields if field.is_long]
         status, error = getattr(version, "status", None), getattr(version, "error", None)
         written = (version.version, version.written_at, version.written_by)
         texts.append(VersionText(*written, status, error, _positions(version), headline, changes))
