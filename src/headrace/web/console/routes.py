@@ -239,7 +239,7 @@ def _render_page(view: View, page: Page, *, with_namespaces: bool = True) -> Res
 def render_live(view: View, page: Page) -> str:
     """Only the part of the page that is renewed while it is open."""
     template = view.site.templates.get_template(page.template)
-    return template.render(_context(view, _select(view, page), is_part=True))
+    return template.render(_context(view, _select(view, page)), is_part=True)
 
 
 def render_error(view: View, error: HeadraceError, status: int) -> Response:
@@ -248,12 +248,11 @@ def render_error(view: View, error: HeadraceError, status: int) -> Response:
     return _render_page(view, page, with_namespaces=status != 503)
 
 
-def _context(view: View, page: Page, *, with_namespaces: bool = True, is_part: bool = False) -> dict[str, Any]:
+def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[str, Any]:
     namespaces = _namespaces(view) if with_namespaces and view.is_signed_in else []
     return {
         "view": view,
         "page": page,
-        "is_part": is_part,
         "title": page.title,
         "tables": {table.name: table for table in page.tables},
         "navigation": view.site.navigation,
