@@ -29,7 +29,7 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
     def state_word(self, state: Schedule) -> str:
         return state.state
 
-    def columns(self, view: View) -> list[Column]:
+    def columns(self, view: View) -> list[Column | str]:
         return [
             Column("words", "when"),
             Column("zone", "time zone", wide=True),
