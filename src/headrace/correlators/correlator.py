@@ -47,7 +47,17 @@ class Correlator:
 
     name: Annotated[str, Field("Name of the correlator.")]
     topic: Annotated[str, Field("Topic whose events it reads.", is_fixed=True)]
-    pattern: Annotated[str, Field("ECL pattern.", is_long=True)]
+    key: Annotated[
+        str | None, Field("What events are grouped by, such as key or object ->> 'account'.", unset="all events together")
+    ] = None
+    pattern: Annotated[
+        str,
+        Field(
+            "ECL pattern.",
+            hint="For example repeat {push(late) {sequential {order.placed, fail {within 2 h {order.paid}}}}}.",
+            is_long=True,
+        ),
+    ]
     outputs: Annotated[
         Mapping[str, Output],
         Field(
@@ -58,13 +68,10 @@ class Correlator:
             describe=describe_outputs,
         ),
     ] = field(default_factory=dict)
-    key: Annotated[
-        str | None, Field("What events are grouped by, such as key or object ->> 'account'.", unset="all events together")
-    ] = None
     forget_after: Annotated[
         timedelta | None, Field("Forget a key after so long without an event, such as '30 days'.", unset="never")
     ] = None
-    evidence_max: Annotated[int, Field("Positions kept as evidence of an output.")] = 100
+    evidence_max: Annotated[int, Field("Positions kept as evidence of an output.", title="positions of evidence")] = 100
     active: Annotated[bool, Field("Run the correlator.")] = True
     allow_feedback: Annotated[bool, Field("Allow outputs that lead back to this correlator.")] = False
 

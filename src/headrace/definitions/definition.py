@@ -51,6 +51,14 @@ class Field:
     """Makes the JSON of its value."""
     describe: Callable[[Any], str] | None = None
     """Says a value in words, for lists and comparisons; None: the value, or its JSON, says enough."""
+    title: str = ""
+    """What forms and pages call it; empty: its label."""
+    hint: str = ""
+    """What a form says beyond the help: how a value is written, for example."""
+    example: str = ""
+    """A value that an empty input of a form shows."""
+    meanings: tuple[str, ...] = ()
+    """What its choices mean, in their order, where their names say too little."""
     name: str = ""
     type: Any = None
     default: Any = ...
@@ -138,6 +146,26 @@ class Field:
         """Its name in words: `delay` for delay_s."""
         return self.name.removesuffix("_s").replace("_", " ")
 
+    @property
+    def is_in_seconds(self) -> bool:
+        return self.name.endswith("_s")
+
+    @property
+    def form_text(self) -> str:
+        """What a form says beside the input."""
+        parts = (self.help.replace("`", ""), self.hint, f"Empty: {self.unset}." if self.unset else "")
+        return " ".join(filter(None, parts))
+
+    def in_words(self, value: Any) -> Any:
+        """A value as a page shows it: with its unit, what a choice means, what no value means."""
+        if value is None:
+            return self.unset
+        if self.describe is not None:
+            return self.describe(value)
+        if self.meanings:
+            return self.meanings[self.choices.index(value)]
+        return f"{value:g} s" if self.is_in_seconds else value
+
     def from_column(self, value: Any) -> Any:
         """The value of what the database has stored."""
         return value if self.read is None or value is None else self.read(value)
@@ -170,5 +198,6 @@ def fields_of(definition: type[Definition]) -> tuple[Field, ...]:
         default = ... if own.default is MISSING else own.default
         if own.default_factory is not MISSING:
             default = own.default_factory()
-        declared.append(replace(field, name=own.name, type=annotation.__origin__, default=default))
+        named = replace(field, name=own.name, type=annotation.__origin__, default=default)
+        declared.append(replace(named, title=field.title or named.label))
     return tuple(declared)

@@ -23,31 +23,70 @@ from headrace.relays.targets.options import check_references
 class Relay:
     """Delivers the events of a topic for which the condition is true to another system."""
 
-    name: Annotated[str, Field("Name of the relay.")]
+    name: Annotated[str, Field("Name of the relay.", example="crm")]
     topic: Annotated[str, Field("Topic of the events.", is_fixed=True)]
     target: Annotated[
         str,
         Field("Kind of the system: webhook, postgres, nats, redis, rabbitmq, rabbitmq-stream, kafka, or one of another package."),
     ]
     options: Annotated[
-        Mapping[str, JSON], Field("Where and how; a secret is a reference, env:NAME or file:name.", is_json=True)
+        Mapping[str, JSON],
+        Field(
+            "Where and how; a secret is a reference, env:NAME or file:name.",
+            hint='JSON. Webhook: {"url": "https://crm.example/hook", "secret": "env:CRM"}.',
+            is_json=True,
+        ),
     ] = field(default_factory=dict)
-    condition: Annotated[str, Field("Condition on the event.", is_long=True)] = "true"
+    condition: Annotated[
+        str,
+        Field(
+            "Condition on the event.",
+            hint="Which events are sent, such as type = 'order.paid' and (object -> 'total')::int > 100.",
+            is_long=True,
+        ),
+    ] = "true"
     format: Annotated[Format, Field("What a message's body is.")] = "stored"
     mapping: Annotated[
-        Mapping[str, JSON] | None, Field("Fields of a message, for the format template.", is_json=True, unset="none")
+        Mapping[str, JSON] | None,
+        Field(
+            "Fields of a message, for the format template.",
+            hint='For example {"id": "$.id", "total": "$.payload.total"}.',
+            is_json=True,
+            unset="none",
+        ),
     ] = None
-    start: Annotated[Literal["earliest", "latest"], Field("Where a new relay starts.")] = "latest"
+    start: Annotated[Literal["earliest", "latest"], Field("Where a new relay starts.", title="starts at")] = "latest"
     attempts: Annotated[int | None, Field("How often an event is tried.", unset="until the target takes it", minimum=1)] = None
-    backoff_s: Annotated[float, Field("Seconds until the second attempt; each further pause is longer.")] = 1.0
-    backoff_max_s: Annotated[float, Field("The longest pause between two attempts, in seconds.")] = 300.0
+    backoff_s: Annotated[
+        float,
+        Field("Seconds until the second attempt; each further pause is longer.", title="first pause"),
+    ] = 1.0
+    backoff_max_s: Annotated[float, Field("The longest pause between two attempts, in seconds.", title="longest pause")] = 300.0
     when_exhausted: Annotated[
         Literal["stop", "dead_letter"],
-        Field("After the last attempt, and for an event that the target refuses: stop keeps the partition waiting for `resume`."),
+        Field(
+            "After the last attempt, and for an event that the target refuses: stop keeps the partition waiting for `resume`.",
+            title="after the last attempt",
+            meanings=("the partition stops", "it becomes a dead letter"),
+        ),
     ] = "dead_letter"
-    key_order: Annotated[Literal["hold", "skip"], Field("Do later events of its key wait behind a dead letter?")] = "hold"
-    batch: Annotated[int, Field("Events that are delivered together at most.", minimum=1, maximum=10_000)] = 100
-    concurrency: Annotated[int, Field("Partitions that a node delivers at the same time.", minimum=1, maximum=64)] = 1
+    key_order: Annotated[
+        Literal["hold", "skip"],
+        Field(
+            "Do later events of its key wait behind a dead letter?",
+            title="later events of its key",
+            hint="hold: they wait; skip: they go on.",
+            meanings=("wait behind a dead letter", "go on"),
+        ),
+    ] = "hold"
+    batch: Annotated[
+        int,
+        Field("Events that are delivered together at most.", title="events per delivery", minimum=1, maximum=10_000),
+    ] = 100
+    concurrency: Annotated[
+        int,
+        Field("Partitions that a node delivers at the same time.", title="partitions at the same time", minimum=1, maximum=64),
+    ] = 1
     active: Annotated[bool, Field("Run the relay.")] = True
 
     @property

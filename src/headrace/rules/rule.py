@@ -18,16 +18,28 @@ from headrace.lang.condition import compare_conditions, describe_difference, par
 class Rule:
     """On an event of a type, if the condition is true, send an action with the event's payload and key."""
 
-    name: Annotated[str, Field("Name of the rule.")]
+    name: Annotated[str, Field("Name of the rule.", example="large-order")]
     topic: Annotated[str, Field("Topic of the events.")]
-    event_type: Annotated[str, Field("Type of the events.")]
-    action: Annotated[str, Field("Action to send.")]
-    condition: Annotated[str, Field("Condition on the event.", is_long=True)] = "true"
+    event_type: Annotated[str, Field("Type of the events.", example="order.placed")]
+    action: Annotated[str, Field("Action to send.", example="REVIEW")]
+    condition: Annotated[
+        str,
+        Field(
+            "Condition on the event.",
+            hint="A predicate over object (the payload), type, key, headers and emitted_at, such as (object ->> 'total')::int > 300. "
+            "true fires on every event of the type.",
+            is_long=True,
+        ),
+    ] = "true"
     priority: Annotated[int, Field("Priority of the action; higher is handled first.")] = 0
     delay_s: Annotated[int, Field("Delay of the action in seconds.")] = 0
-    timing: Annotated[Literal["after", "inline"], Field("Evaluate after the log, or inline in the publisher's transaction.")] = (
-        "after"
-    )
+    timing: Annotated[
+        Literal["after", "inline"],
+        Field(
+            "Evaluate after the log, or inline in the publisher's transaction.",
+            meanings=("after the log", "in the publisher's transaction"),
+        ),
+    ] = "after"
     active: Annotated[bool, Field("Evaluate the rule.")] = True
 
 

@@ -25,16 +25,23 @@ class ScheduleDefinition:
     """An event at every tick of a cron expression, in a time zone."""
 
     name: Annotated[str, Field("Name of the schedule.")]
-    cron: Annotated[str, Field("Five fields, or six with seconds first, or a name such as @daily.")]
+    cron: Annotated[str, Field("Five fields, or six with seconds first, or a name such as @daily.", example="30 6 * * MON-FRI")]
+    zone: Annotated[str, Field("IANA time zone.", title="time zone", hint="For example Europe/Berlin.")] = "UTC"
     topic: Annotated[str, Field("Topic of the event.", is_fixed=True)]
-    type: Annotated[str, Field("Event type.")]
-    payload: Annotated[JSON, Field("Payload of the event as JSON.", is_json=True)] = field(default_factory=dict)
-    zone: Annotated[str, Field("IANA time zone.")] = "UTC"
+    type: Annotated[str, Field("Type of the event.", title="event type")]
     key: Annotated[str | None, Field("Key of the event.", unset="none")] = None
+    payload: Annotated[JSON, Field("Payload of the event as JSON.", is_json=True)] = field(default_factory=dict)
     headers: Annotated[Mapping[str, JSON], Field("Headers of the event as JSON.", is_json=True)] = field(default_factory=dict)
-    missed: Annotated[Missed, Field("Missed ticks to fire later: none, the newest, or the newest missed_max.")] = "skip"
-    missed_max: Annotated[int, Field("Where all missed ticks are fired: at most this many.")] = 100
-    grace_s: Annotated[float, Field("A tick counts as missed after this many seconds.")] = 120
+    missed: Annotated[
+        Missed,
+        Field(
+            "Missed ticks to fire later: none, the newest, or the newest up to a maximum.",
+            title="missed ticks",
+            meanings=("skipped", "the newest fires late", "the newest fire late"),
+        ),
+    ] = "skip"
+    missed_max: Annotated[int, Field("Where all missed ticks are fired: at most this many.", title="missed ticks at most")] = 100
+    grace_s: Annotated[float, Field("A tick counts as missed after this many seconds.", title="grace period")] = 120
     active: Annotated[bool, Field("Fire the ticks. A schedule that is not active is paused.")] = True
 
 

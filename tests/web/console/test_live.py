@@ -10,7 +10,8 @@ from playwright.sync_api import Page, Route
 from tests.web.console.addresses import page_addresses
 from tests.web.console.conftest import Pages, Running
 
-# What a reader does: opens everything, scrolls the page and its parts, types into the first field, selects a text. Remembers all of it.
+# What a reader does: opens everything, scrolls the page and its parts, types into the first field, selects a text. Remembers all of it,
+# and the headings of what the page shows.
 READ = """() => {
   const live = document.getElementById("live");
   const folded = [...document.querySelectorAll("main details")];
@@ -26,7 +27,8 @@ READ = """() => {
     if (field.selectionStart !== null) field.setSelectionRange(1, 3);
   }
   window.scrollTo(0, 40);
-  window.reader = { states: changed.map((one) => ({ one, open: one.open })), scrolled, field };
+  const parts = [...live.querySelectorAll("h2, dt, th")].map((one) => one.textContent.trim());
+  window.reader = { parts, states: changed.map((one) => ({ one, open: one.open })), scrolled, field };
 }"""
 SELECT = """() => {
   const live = document.getElementById("live");
@@ -35,6 +37,7 @@ SELECT = """() => {
   let node = null;
   // The last text of the page: every row above it may move it.
   while (texts.nextNode()) node = texts.currentNode;
+  if (!node) return;
   const start = node.data.search(/\\S/);
   document.getSelection().setBaseAndExtent(node, start, node, start + node.data.trim().length);
   window.reader.text = document.getSelection().toString();
@@ -54,8 +57,9 @@ NEXT = """async () => {
   return next.body.innerHTML;
 }"""
 LOST = """() => {
-  const { states, scrolled, field, text, node } = window.reader;
-  const lost = [];
+  const { parts, states, scrolled, field, text, node } = window.reader;
+  const shown = new Set([...document.querySelectorAll("#live :is(h2, dt, th)")].map((one) => one.textContent.trim()));
+  const lost = parts.filter((part) => !shown.has(part)).map((part) => `part ${part}`);
   for (const { one, open } of states) if (!one.isConnected || one.open !== open) lost.push(`details ${one.textContent.trim().slice(0, 40)}`);
   for (const { one, left, top } of scrolled)
     if (!one.isConnected || one.scrollLeft !== left || one.scrollTop !== top) lost.push(`scrolled ${one.tagName} ${one.className}`);

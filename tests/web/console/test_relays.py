@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.actions import pause
 from headrace.db import Connection, Target
 from headrace.relays import Relay, create_relay, get_relay
 from headrace.web.console import ConsoleSettings
@@ -41,3 +42,8 @@ def test_relays_are_listed_shown_paused_and_resumed(address: str, conn: Connecti
     assert ask(f"{address}/relays/-/resume", **sent).status == 303  # type: ignore[arg-type]
     assert (get_relay(conn, "crm").paused, get_relay(conn, "crm").status) == (False, "pending")
     assert ask(f"{address}/relays/other").status == 404
+
+
+def test_relay_says_why_its_consumer_is_paused(address: str, conn: Connection) -> None:
+    assert pause(conn, "consumer", "orders/relay.crm", reason="the CRM moves")
+    assert "the CRM moves" in ask(f"{address}/relays/crm").text

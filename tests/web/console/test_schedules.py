@@ -45,10 +45,10 @@ def test_daylight_saving_is_marked() -> None:
 def test_create_run_pause_resume(site: Running, open_page: Pages) -> None:
     page = open_page(site.url("/schedules", namespace="lab"))
     page.get_by_role("link", name="Create schedule").first.click()
-    for label, text in (("Name", "hourly"), ("Cron", "0 * * * *"), ("Zone", "Europe/Berlin")):
+    for label, text in (("Name", "hourly"), ("Cron", "0 * * * *"), ("Time zone", "Europe/Berlin")):
         page.get_by_label(label, exact=True).fill(text)
     page.get_by_label("Topic", exact=True).select_option("parcels")
-    page.get_by_label("Type", exact=True).fill("count.due")
+    page.get_by_label("Event type", exact=True).fill("count.due")
     page.get_by_role("button", name="Plan").click()
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_have_text("schedule hourly created")

@@ -217,7 +217,7 @@ def create_templates() -> Environment:
     )
     templates.filters.update(_FILTERS)
     templates.globals.update(payload_chars_max=texts.PAYLOAD_CHARS_MAX)
-    # As a global and not by an import in every page: a part of a page is rendered without the top level of its template.
+    # A global, because every page uses it.
     templates.globals["ui"] = templates.get_template("macros.html").module
     return templates
 
@@ -243,8 +243,7 @@ def _render_page(view: View, page: Page, *, with_namespaces: bool = True) -> Res
 def render_live(view: View, page: Page) -> str:
     """Only the part of the page that is renewed while it is open."""
     template = view.site.templates.get_template(page.template)
-    block = template.blocks.get("live")
-    return "".join(block(template.new_context(_context(view, _select(view, page))))) if block else ""
+    return template.render(_context(view, _select(view, page)), is_part=True)
 
 
 def render_error(view: View, error: HeadraceError, status: int) -> Response:

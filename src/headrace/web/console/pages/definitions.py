@@ -81,10 +81,10 @@ class DefinitionPages(Generic[D]):
     """What a paused one still does."""
     drop_hint: ClassVar[str]
     """What goes with it, and what stays."""
+    only_new: ClassVar[tuple[str, ...]] = ()
+    """Fields that matter only when it is created: an edit leaves them as they are."""
     is_topic_any: ClassVar[bool] = True
     """False: not the topics of headrace itself."""
-
-    # What is special to a kind
 
     def state_word(self, state: Any) -> str:
         """One word: a problem first, then what an operator did."""
@@ -125,7 +125,7 @@ class DefinitionPages(Generic[D]):
 
     def hint(self, field: Field) -> str:
         """What the form says beside a field."""
-        return field.help if field.unset is None else f"{field.help} Empty: {field.unset}."
+        return field.form_text
 
     def from_text(self, field: Field, text: str, before: D | None) -> Any:
         """The value of a text of the form. Raises Invalid."""
@@ -136,8 +136,6 @@ class DefinitionPages(Generic[D]):
 
     def plan_details(self, view: View, definition: D, before: D | None) -> Details:
         return [], {}
-
-    # The pages
 
     def list_all(self, view: View) -> Page:
         noun = self.kind.noun
@@ -214,12 +212,8 @@ class DefinitionPages(Generic[D]):
 
     def _facts(self, view: View, state: Any) -> list[tuple[str, object]]:
         definition = self.kind.definition(state)
-        shown = [field for field in self.kind.fields[1:] if not field.is_long and not field.is_json]
-        facts: list[tuple[str, object]] = [
-            (field.label.capitalize(), field.unset if value is None and field.unset else value)
-            for field in shown
-            for value in [getattr(definition, field.name)]
-        ]
+        shown = [field for field in self.kind.fields[1:] if field.describe or not (field.is_long or field.is_json)]
+        facts = [(field.title.capitalize(), field.in_words(getattr(definition, field.name))) for field in shown]
         names = {"version": "Version", "since_position": "Active from position", "written_at": "Changed", "written_by": "By"}
         facts += [(label, getattr(state, name)) for name, label in names.items() if hasattr(state, name)]
         return [*facts, ("Managed by", state.source), *self.facts(view, state)]
@@ -242,6 +236,7 @@ class DefinitionPages(Generic[D]):
         plan: Plan[D] | None = None
         tables: list[Table] = []
         texts = self._texts(view, before)
+        fields = [field for field in self.kind.fields[1:] if before is None or not self._is_fixed(field)]
         if _is_typed(view):
             try:
                 plan, tables = self._plan(view, self._definition(name, texts, before), before, target)
@@ -251,10 +246,11 @@ class DefinitionPages(Generic[D]):
             "noun": self.kind.noun,
             "path": self.path,
             "name": name,
+            "name_example": self.kind.fields[0].example,
             "state": state,
             "stamp": _stamp(state, before) if before is not None else "",
             "texts": texts,
-            "inputs": [self._input(view, field, texts[field.name]) for field in self.kind.fields[1:]],
+            "inputs": [self._input(view, field, texts[field.name]) for field in fields],
             "plan": plan,
             "plan_hint": self.plan_hint,
             "edit_hint": self.edit_hint,
@@ -294,12 +290,15 @@ class DefinitionPages(Generic[D]):
             suggestions = sorted(name for name in names if safe_line(name) == name)
         return Input(field, text, self.hint(field), self.choices(view, field, text), suggestions)
 
+    def _is_fixed(self, field: Field) -> bool:
+        return field.is_fixed or field.name in self.only_new
+
     def _definition(self, name: str, texts: Mapping[str, str], before: D | None) -> D:
         """The definition that was typed; an empty text is the default. Raises Invalid."""
         values: dict[str, Any] = {"name": name}
         for field in self.kind.fields[1:]:
             text = texts[field.name]
-            if field.is_fixed and before is not None:
+            if before is not None and self._is_fixed(field):
                 values[field.name] = getattr(before, field.name)
             else:
                 is_default = not text and not field.is_required
@@ -390,7 +389,7 @@ class DefinitionPages(Generic[D]):
     def compare(self, before: Any, after: Any) -> list[Row]:
         """The fields that differ, each with the differences of its text."""
         return [
-            {"name": field.label, "parts": diff_words(self.to_text(field, old), self.to_text(field, new))}
+            {"name": field.title, "parts": diff_words(self.to_text(field, old), self.to_text(field, new))}
             for field in self.kind.fields[1:]
             for old, new in [(getattr(before, field.name), getattr(after, field.name))]
             if old != new
@@ -407,7 +406,7 @@ class DefinitionPages(Generic[D]):
             headline = "dropped" if version.dropped else "created" if is_new else "changed" if changes else "written again"
             if is_new and not version.dropped:
                 long = [field for field in self.kind.fields if field.is_long]
-                changes = [{"name": field.label, "parts": [(" ", getattr(version, field.name))]} for field in long]
+                changes = [{"name": field.title, "parts": [(" ", getattr(version, field.name))]} for field in long]
             own = {name: getattr(version, name, None) for name in ("version", "written_at", "written_by", "status", "error")}
             texts.append({**own, "positions": _positions(version), "headline": headline, "changes": changes})
             before = version
@@ -472,8 +471,8 @@ class DefinitionPages(Generic[D]):
 
 
 def _list_column(field: Field) -> Column:
-    is_code = field.is_long or field.is_json
-    return Column(field.name, field.label, kind="code" if is_code else None, wide=is_code)
+    is_wide = field.is_long or field.is_json
+    return Column(field.name, field.title, kind="code" if is_wide and field.describe is None else None, wide=is_wide)
 
 
 def _is_typed(view: View) -> bool:

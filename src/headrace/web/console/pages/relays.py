@@ -29,6 +29,7 @@ class RelayPages(DefinitionPages[Relay]):
     drop_hint = "Its cursors and dead letters go with it; its versions stay on record."
     form_template = "relay_edit.html"
     is_topic_any = False
+    only_new = ("start",)
 
     def columns(self, view: View) -> list[Column | str]:
         return [Column("lag_events", hint="Events not delivered yet, also such as do not meet the condition"), "lag_s"]

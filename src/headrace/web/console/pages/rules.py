@@ -60,6 +60,9 @@ class RulePages(DefinitionPages[Rule]):
     drop_hint = "Its versions and firings stay on record."
     form_template = "rule_edit.html"
 
+    def columns(self, view: View) -> list[Column | str]:
+        return [Column("written_at", "changed", kind="time", wide=True)]
+
     def resumed_hint(self, count: int) -> str:
         return f"; {count} actions were held"
 

@@ -21,7 +21,7 @@ NEXT_TICKS = 10
 
 class SchedulePages(DefinitionPages[ScheduleDefinition]):
     kind = SCHEDULES
-    listed = ("zone", "topic", "type")
+    listed = ()
     example = "headrace schedule create nightly '30 2 * * *' --zone Europe/Berlin --topic orders --type report.due"
     applied_hint = ""
     drop_hint = "Its past ticks go with it; its events stay in the log."
@@ -30,7 +30,14 @@ class SchedulePages(DefinitionPages[ScheduleDefinition]):
         return state.state
 
     def columns(self, view: View) -> list[Column | str]:
-        return [Column("words", "when"), Column("next_tick_at", "next run"), Column("last_tick_at", "last run", wide=True)]
+        return [
+            Column("words", "when"),
+            Column("zone", "time zone", wide=True),
+            Column("next_tick_at", "next run", kind="time"),
+            Column("last_tick_at", "last run", kind="time", wide=True),
+            Column("topic", link=view.link("/topics", "topic"), wide=True),
+            Column("type", "event type", wide=True),
+        ]
 
     def rows(self, view: View, states: Sequence[tuple[str, Schedule]]) -> list[dict[str, Any]]:
         return [
