@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
 from headrace.correlators.instances import DELIVER, WRITE, instance_of, instance_parameters, output_parameters
-from headrace.db import AsyncConnection, Unit, query
+from headrace.db import AsyncConnection, Unit, fetch_alone, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import TICKS_MAX, AnyBatch, Instance, Table, from_json, make_batch
 
@@ -26,6 +25,9 @@ STEPPED_BATCH = 100_000
 """Events of one batch that a node steps; a key's row is read and written once per batch here, too."""
 STEPS_AT_ONCE = 2_000
 """Events after which the node's other loops get their turn."""
+_CORRELATE: LiteralString = (
+    "select events, outputs, position, has_more from headrace_internal.correlate(%s::integer, %s::integer)"
+)
 DUE_BATCH = 1_000
 """Keys whose timers fire in one transaction."""
 
@@ -80,14 +82,12 @@ class Stepper:
         self._tables: dict[int, tuple[int, tuple[Table, int, bool]]] = {}
 
     async def step(self, conn: AsyncConnection, watched: WatchedCorrelator, limit: int) -> BatchResult | None:
-        """The next events, up to a maximum, in the caller's transaction; None when nothing is due here."""
+        """The next events, up to a maximum; None when nothing is due here. In the caller's transaction, or, for a simple table, in one of
+        its own."""
         parameters = {"correlator_id": watched.correlator_id, "max": limit}
         if watched.simple:
-            async with conn.cursor(row_factory=class_row(BatchResult)) as cursor:
-                statement = (
-                    "select events, outputs, position, has_more from headrace_internal.correlate(%(correlator_id)s, %(max)s)"
-                )
-                return await (await cursor.execute(statement, parameters)).fetchone()
+            rows = await fetch_alone(conn, _CORRELATE, (watched.correlator_id, limit))
+            return BatchResult(*rows[0]) if rows else None
         statement = """select consumer_id, version_id, from_position, upto, has_more
             from headrace_internal.claim_correlator(%(correlator_id)s, %(max)s)"""
         claim = await (await conn.execute(statement, parameters)).fetchone()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import nullcontext
 from decimal import Decimal
 
 from headrace.correlators.analysis_process import KnownAnswers
@@ -61,7 +62,12 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
     async def step_once(self, watched: WatchedCorrelator, *, limit: int | None = None) -> BatchResult | None:
         """One batch of events; None when nothing is due here."""
         done: BatchResult | None = None
-        async with self._pool.connection() as conn, self._record_failures(conn, watched), conn.transaction():
+        async with (
+            self._pool.connection() as conn,
+            self._record_failures(conn, watched),
+            # A simple table is stepped by one statement.
+            nullcontext() if watched.simple else conn.transaction(),
+        ):
             done = await self._stepper.step(conn, watched, limit or watched.batch)
         if done:
             self.events += done.events

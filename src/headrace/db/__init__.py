@@ -21,7 +21,7 @@ from headrace.db.connections import (
     parse_targets,
     to_url,
 )
-from headrace.db.exchanges import Command, Exchange, Parameter, Result, exchange, fetch_exchanged
+from headrace.db.exchanges import Command, Exchange, Parameter, Result, exchange, fetch_alone, fetch_exchanged
 from headrace.db.listener import Listener
 from headrace.db.loops import (
     TRANSIENT_ERRORS,
@@ -151,6 +151,7 @@ __all__ = [
     "enter_transaction",
     "error_line",
     "exchange",
+    "fetch_alone",
     "fetch_exchanged",
     "fetch_rows",
     "fetch_value",

@@ -49,6 +49,14 @@ async def fetch_exchanged(
     return transformer.load_rows(0, result.ntuples, tuple)
 
 
+async def fetch_alone(conn: AsyncConnection, statement: LiteralString, parameters: Sequence[Parameter]) -> list[tuple[Any, ...]]:
+    """The rows of one statement that is a transaction of its own: one message, or a savepoint in a transaction that is open."""
+    if conn.info.transaction_status == pq.TransactionStatus.IDLE and conn.autocommit:
+        return await fetch_exchanged(conn, statement, parameters)
+    async with conn.transaction():
+        return await (await conn.execute(statement, parameters)).fetchall()
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One message to the server and the answer to it."""

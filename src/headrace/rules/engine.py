@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import LiteralString
 
-from psycopg.rows import class_row
-
-from headrace.db import AsyncConnection, Unit
+from headrace.db import AsyncConnection, Unit, fetch_alone
 from headrace.definitions import DefinitionEngine
 from headrace.rules.compiler import compile_topic
 
 BATCH = 2000
+_REACT: LiteralString = (
+    "select events, firings, position, has_more from headrace_internal.react(p_topic_id => %s::integer, p_max => %s::integer)"
+)
 
 
 @dataclass(frozen=True)
@@ -76,18 +78,10 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
 
     async def fire_once(self, topic: WatchedTopic) -> FiredBatch | None:
         """Evaluates one batch of a topic; None when nothing is due here."""
-        batch: FiredBatch | None = None
-        async with (
-            self._pool.connection() as conn,
-            self._record_failures(conn, topic),
-            conn.transaction(),
-            conn.cursor(row_factory=class_row(FiredBatch)) as cursor,
-        ):
-            await cursor.execute(
-                "select events, firings, position, has_more from headrace_internal.react(p_topic_id => %s, p_max => %s)",
-                (topic.topic_id, topic.batch),
-            )
-            batch = await cursor.fetchone()
+        rows: list[tuple[int, int, int, bool]] = []
+        async with self._pool.connection() as conn, self._record_failures(conn, topic):
+            rows = await fetch_alone(conn, _REACT, (topic.topic_id, topic.batch))
+        batch = FiredBatch(*rows[0]) if rows else None
         if batch:
             self.events += batch.events
             self.firings += batch.firings
