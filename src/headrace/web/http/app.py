@@ -132,15 +132,15 @@ class Ingest:
         )
         reader = self._readers[database]
         wait_s = _number(parameters, "wait_s", 0, 0, self._settings.wait_s_max)
-        with ExitStack() as place:
-            place.enter_context(self._authenticator.reader_place(token))
+        with ExitStack() as slot:
+            slot.enter_context(self._authenticator.reader_slot(token))
             if STREAM in accept:
 
                 async def check_token() -> None:
                     (await authenticate()).require("read", topic)
 
                 # Errors of the first look still have a status of their own.
-                return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token, place.pop_all())
+                return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token, slot.pop_all())
             page = await reader.read(wanted, wait_s=wait_s)
         headers_out = {**NO_STORE, "headrace-next": str(page.next)}
         if BATCH in accept:

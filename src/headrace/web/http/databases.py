@@ -75,7 +75,7 @@ class ConnectionLine:
     @asynccontextmanager
     async def connection(self, namespace: str) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
-            with self._place_in_line(namespace):
+            with self._waiting_turn(namespace):
                 try:
                     async with asyncio.timeout(WAIT_S):
                         await stack.enter_async_context(self._turns.turn(namespace))
@@ -90,7 +90,7 @@ class ConnectionLine:
                 await self.pool.putconn(conn)
 
     @contextmanager
-    def _place_in_line(self, namespace: str) -> Iterator[None]:
+    def _waiting_turn(self, namespace: str) -> Iterator[None]:
         if self._waiting[namespace] >= self._waiting_max:
             raise unavailable(f"{self._waiting[namespace]} requests wait for the database already; nothing was done, try again")
         self._waiting[namespace] += 1

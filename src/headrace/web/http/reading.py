@@ -349,17 +349,17 @@ class EventStream:
         wanted: EventQuery,
         first: EventPage,
         check_token: Callable[[], Awaitable[object]],
-        place: AbstractContextManager[object],
+        slot: AbstractContextManager[object],
     ) -> None:
-        """`place` is released when the stream has ended."""
+        """`slot` is released when the stream has ended."""
         self._reader = reader
         self._wanted = wanted
         self._first = first
         self._check_token = check_token
-        self._place = place
+        self._slot = slot
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        with self._place:
+        with self._slot:
             sending = asyncio.create_task(self._send_events(send), name="event stream")
             leaving = asyncio.create_task(_wait_for_end(receive), name="end of an event stream")
             try:
