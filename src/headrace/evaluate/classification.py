@@ -199,7 +199,9 @@ class _GroupClassifier:
                 with_slots(group.key, {field: number for number, field in enumerate(self._key_fields)})
             )
         self._idle = [
-            None if forgets or not table.simple else np.isin(np.arange(table.alphabets[0].size), SimpleTable.of(table).idle)
+            None
+            if forgets or not table.simple
+            else np.isin(np.arange(table.alphabets[0].size), SimpleTable.from_table(table).idle)
             for table, forgets in zip(group.tables, group.forgets, strict=True)
         ]
 

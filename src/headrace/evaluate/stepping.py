@@ -35,7 +35,7 @@ def make_run(
         return SimpleRun(table, evidence_max=evidence_max, forgets=forgets)
     if table.registers is not None and not table.registers.each and not table.timers and is_compiled():
         return RegisterRun(table, evidence_max=evidence_max, forgets=forgets)
-    if (multiplied := ProductAutomaton.of(table)) is not None:
+    if (multiplied := ProductAutomaton.from_table(table)) is not None:
         run = ProductRun(table, multiplied, evidence_max=evidence_max, forgets=forgets)
         if states is None or run.knows(states):
             return run

@@ -35,7 +35,7 @@ class Access:
     secret: str | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Access:
+    def from_options(cls, options: Mapping[str, str]) -> Access:
         """From the options of a source or sink, with names in lower case."""
         for name in options:
             if name.lower() in FORBIDDEN:

@@ -378,7 +378,7 @@ class Kit(BaseKit):
     @asynccontextmanager
     async def _steps(self, app: Headrace) -> AsyncIterator[ApplicationSteps]:
         with async_view(self.conn, in_transaction=False) as view:
-            pool = OneConnectionPool.of(view)
+            pool = OneConnectionPool.for_connection(view)
             steps = ApplicationSteps(app, self.conn, self.target, pool, self._handled, in_transaction=False)
             try:
                 yield steps
@@ -417,7 +417,7 @@ class TransactionKit(BaseKit):
         owner = open_transaction(self._owner)
         with sync_view(owner) as conn, async_view(owner, in_transaction=True) as view:
             async with view.transaction():
-                target, pool = Target("test", conn.info.dsn), OneConnectionPool.of(view)
+                target, pool = Target("test", conn.info.dsn), OneConnectionPool.for_connection(view)
                 yield ApplicationSteps(app, conn, target, pool, self._handled, in_transaction=True)
         # The objects of an ORM session may have been changed by handlers.
         if hasattr(self._owner, "expire_all"):

@@ -107,7 +107,7 @@ class HeadraceBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult[Any]:
-        """What is known of a task. It is READY until it has ended: a running task is not told from a waiting one."""
+        """Returns a task's result. Its status is READY until it has ended: running and waiting tasks look the same."""
         from headrace.integrations.django.models import TaskRecord
 
         try:

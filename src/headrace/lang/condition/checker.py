@@ -1,4 +1,4 @@
-"""Type checker: builds require_type nodes from parsed operands. All rules about types, casts, patterns and numbers are here.
+"""Type checker: builds typed nodes from parsed operands. All rules about types, casts, patterns and numbers are here.
 
 An operand is a node, or a path into JSON from which nothing is extracted yet (`object -> 'x'`).
 """

@@ -365,7 +365,7 @@ def overlapping_guards(pattern: Pattern) -> tuple[Overlap, ...]:
         guards = [mode.guard for mode in node.modes]
         for first, second in combinations(guards, 2):
             try:
-                situations = Situations([first, second], situations_max=GUARD_SITUATIONS_MAX).of(3)
+                situations = Situations([first, second], situations_max=GUARD_SITUATIONS_MAX).for_predicates(3)
             except TooWide:
                 continue
             both = sorted((s for s in situations if s.vector == 3), key=attrgetter("unknowns"))

@@ -121,7 +121,7 @@ class _Compiler:
             predicate_texts=tuple(print_predicate(predicate) for predicate in self._names.predicates),
             tokens=tuple(self._names.tokens),
             timers=tuple(self._names.timers),
-            alphabets=tuple(make_alphabet(c, self._situations.of(c.mask)) for c in classes),
+            alphabets=tuple(make_alphabet(c, self._situations.for_predicates(c.mask)) for c in classes),
             actions=tuple(actions.all),
             units=units,
             components=roots,
@@ -200,7 +200,7 @@ class _Compiler:
         """The mask of some predicates, and a symbol for each vector of them that an event can have."""
         mask = sum(1 << predicate for predicate in set(predicates))
         try:
-            vectors = dict.fromkeys(situation.vector for situation in self._situations.of(mask))
+            vectors = dict.fromkeys(situation.vector for situation in self._situations.for_predicates(mask))
         except TooWide:
             needed, allowed, hint = SITUATIONS_MAX + 1, SITUATIONS_MAX, f"use fewer different conditions in {where}"
             raise StateLimitExceeded(f"distinguishing the {what}", needed=needed, allowed=allowed, hint=hint) from None
@@ -320,8 +320,8 @@ class _Compiler:
     def _joinable(self, alphabets: list[int], size_max: int) -> bool:
         # Event types add up; independent conditions multiply and would widen every unit's rows.
         sizes = 2 * sum(self._classes[alphabet].size for alphabet in alphabets)
-        most = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
-        return self._joined(alphabets, most) is not None
+        joint_max = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
+        return self._joined(alphabets, joint_max) is not None
 
     def _joined(self, alphabets: list[int], size_max: int) -> tuple[Classes, list[dict[int, int]]] | None:
         self._budget.spend(len(alphabets))

@@ -218,7 +218,7 @@ def joined(
     for alphabet in chosen:
         mask |= classes[alphabet].mask
     try:
-        all_situations = situations.of(mask)
+        all_situations = situations.for_predicates(mask)
     except TooWide:
         return None
     numbers: dict[tuple[int, ...], int] = {}

@@ -373,7 +373,9 @@ def situations_of(
         for predicate in table.predicates:
             numbers.setdefault(predicate, len(numbers))
     try:
-        situations = Situations(list(numbers), situations_max=SITUATIONS_MAX, budget=budget).of((1 << len(numbers)) - 1)
+        situations = Situations(list(numbers), situations_max=SITUATIONS_MAX, budget=budget).for_predicates(
+            (1 << len(numbers)) - 1
+        )
     except TooWide:
         needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None

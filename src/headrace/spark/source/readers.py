@@ -184,7 +184,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _options(self) -> SourceOptions:
-        options = SourceOptions.of(self._raw_options)
+        options = SourceOptions.from_options(self._raw_options)
         check_schema(
             self._schema, extracted=[extract.name for extract in options.extracts], has_typed_payload=options.has_typed_payload
         )
