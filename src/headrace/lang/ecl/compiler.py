@@ -24,7 +24,7 @@ from headrace.lang.ecl.parts import (
     Part,
     concatenated,
     flat_of,
-    joined,
+    join_classes,
     merge_columns,
     minimise,
     submasks,
@@ -238,7 +238,7 @@ class _Compiler:
         if root.times * sum(unit.states for unit in children if isinstance(unit, Flat)) > ROUNDS_FLAT_MAX:
             return part
         chosen = sorted({unit.alphabet for unit in children if not isinstance(unit, Node)})
-        join = self._joined(chosen, SYMBOLS_MAX)
+        join = self._join_alphabets(chosen, SYMBOLS_MAX)
         if join is None:
             return part
         classes, symbols = join
@@ -290,7 +290,7 @@ class _Compiler:
         groups = self._groups(units)
         classes: list[Classes] = []
         for number, group in enumerate(groups):
-            join = self._joined(group, 10**9)
+            join = self._join_alphabets(group, 10**9)
             assert join is not None
             joint, symbols = join
             classes.append(joint)
@@ -321,11 +321,11 @@ class _Compiler:
         # Event types add up; independent conditions multiply and would widen every unit's rows.
         sizes = 2 * sum(self._classes[alphabet].size for alphabet in alphabets)
         joint_max = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
-        return self._joined(alphabets, joint_max) is not None
+        return self._join_alphabets(alphabets, joint_max) is not None
 
-    def _joined(self, alphabets: list[int], size_max: int) -> tuple[Classes, list[dict[int, int]]] | None:
+    def _join_alphabets(self, alphabets: list[int], size_max: int) -> tuple[Classes, list[dict[int, int]]] | None:
         self._budget.spend(len(alphabets))
-        join = joined(self._classes, alphabets, self._situations, size_max=size_max)
+        join = join_classes(self._classes, alphabets, self._situations, size_max=size_max)
         if join is not None:
             self._budget.spend(len(join[0].symbol_of) * len(alphabets))
         return join

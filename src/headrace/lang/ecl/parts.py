@@ -127,14 +127,14 @@ def _quotient(automaton: Automaton, blocks: list[int]) -> Automaton:
                 order[following] = len(order)
                 queue.append(following)
 
-    def renamed(cell: Cell) -> Cell:
+    def rename_cell(cell: Cell) -> Cell:
         following = _block(blocks, cell[0])
         return (order[following] if following >= 0 else following), cell[1]
 
     states = [representative[block] for block in queue]
     return Automaton(
-        rows=tuple(tuple(renamed(cell) for cell in automaton.rows[state]) for state in states),
-        ticks=tuple({due: renamed(cell) for due, cell in automaton.ticks[state].items()} for state in states),
+        rows=tuple(tuple(rename_cell(cell) for cell in automaton.rows[state]) for state in states),
+        ticks=tuple({due: rename_cell(cell) for due, cell in automaton.ticks[state].items()} for state in states),
         live=tuple(automaton.live[state] for state in states),
     )
 
@@ -208,7 +208,7 @@ def flat_of(automaton: Automaton, alphabet: int, timers: int, *, clears: int = 0
     return Flat(alphabet, symbols, states, tuple(following), tuple(action), live, ticks, timers, clears=clears)
 
 
-def joined(
+def join_classes(
     classes: Sequence[Classes], chosen: Sequence[int], situations: Situations, *, size_max: int
 ) -> tuple[Classes, list[dict[int, int]]] | None:
     """One alphabet that distinguishes whatever the chosen ones do, and for each of its symbols theirs.

@@ -253,10 +253,12 @@ def _files(df: DataFrame, relation: JavaObject) -> Sequence[Files]:
     paths = _paths(df, relation)
     if paths is None:
         return ()
-    return packed({path: Path(path).stat().st_size for path in sorted(paths)}, df.sparkSession.sparkContext.defaultParallelism)
+    return pack_files(
+        {path: Path(path).stat().st_size for path in sorted(paths)}, df.sparkSession.sparkContext.defaultParallelism
+    )
 
 
-def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
+def pack_files(sizes: Mapping[str, int], cores: int) -> list[Files]:
     """Files in pieces of about equal size, as few per core as possible: small files together, large ones cut."""
     total = sum(sizes.values()) + FILE_BYTES * len(sizes)
     bytes_max = total / (cores * -(-total // (cores * PIECE_BYTES_MAX))) if total else 1

@@ -98,7 +98,7 @@ class Ingest:
         for event in event_request.events:
             token.require_type(event.type)
         limit.take(len(event_request.events) - 1)
-        database = self._databases.of_events(event_request.events)
+        database = self._databases.for_events(event_request.events)
         if len(self._databases.all) > 1:
             # The token's number differs from shard to shard, and so do its keys.
             token = await self._authenticator.authenticate(authorization, database, address=address)
@@ -112,7 +112,7 @@ class Ingest:
             raise Problem(
                 400, f"there is no parameter {unknown[0]!r}; use {', '.join(sorted(READ_PARAMETERS))}", error="InvalidParameter"
             )
-        database = self._databases.named(parameters.get("shard"))
+        database = self._databases.for_shard(parameters.get("shard"))
         authenticate = functools.partial(
             self._authenticator.authenticate, headers.get("authorization"), database, address=_address(request)
         )
@@ -159,7 +159,7 @@ class Ingest:
         event = verify_and_map(hook, headers, _parameters(request), body)
         # After the signature: strangers must not use up the hook's rate.
         self._authenticator.check(("hook", namespace, name), self._settings.rate_per_s).take(1)
-        async with self._databases.of_events([event]).connection(namespace) as conn:
+        async with self._databases.for_events([event]).connection(namespace) as conn:
             return _created(await publish_events(conn, [event], namespace))
 
     async def show_health(self, _request: Request) -> Response:

@@ -162,7 +162,7 @@ class Databases:
         self.all = [Database(target, settings) for target in self._shards.targets]
         self._by_name = {database.target.name: database for database in self.all}
 
-    def named(self, shard: str | None) -> Database:
+    def for_shard(self, shard: str | None) -> Database:
         """The database to read from. Raises Invalid if there are several and none is named."""
         if shard is None and len(self.all) == 1:
             return self.all[0]
@@ -170,7 +170,7 @@ class Databases:
             raise Invalid(f"there are the shards {', '.join(self._by_name)}, each with its own log; add ?shard=… to read one")
         return self._by_name[shard]
 
-    def of_events(self, events: Sequence[Event]) -> Database:
+    def for_events(self, events: Sequence[Event]) -> Database:
         """The database that the events of a request belong to: by key, without one by id. Raises Invalid if there are several."""
         if len(self.all) == 1:
             return self.all[0]
