@@ -199,7 +199,7 @@ class DatabaseLoops:
         try:
             await self._pools.open(stack)
             stack.push_async_callback(self._sessions.close)
-            # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
+            # Do this after a rejected start, too: the node itself may be registered already, and its actions would wait for it.
             stack.push_async_callback(self._deregister)
             stack.push_async_callback(self._release_work)
             await self._first_of(f"registration with {self.target}", self._register)

@@ -79,7 +79,7 @@ async def run_node(
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
     if dsn is None:
-        # In a thread: without configuration this starts the embedded server.
+        # Run it in a thread: without configuration this starts the embedded server.
         targets: Sequence[Target] = await asyncio.to_thread(configured_targets)
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn

@@ -129,5 +129,5 @@ def _parse(text: str, place: str) -> list[Target]:
     try:
         return parse_targets(text)
     except Invalid:
-        # Not chained: the parser's message quotes the text.
+        # Do not chain it: the parser's message quotes the text.
         raise Invalid(f"the address in {place} cannot be read; write postgresql://user:password@host:5432/database") from None

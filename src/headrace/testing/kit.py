@@ -154,7 +154,7 @@ def list_sent_actions(conn: Connection, handled: Mapping[UUID, Action], namespac
             continue
         action = handled.get(result.action_id) or Action(id=result.action_id, action=result.action)
         actions.append(_sent_action(action, "done", result.attempts))
-    # By id: a uuid v7 begins with the time.
+    # Sort by id: a uuid v7 begins with the time.
     return sorted(actions, key=lambda action: action.id)
 
 

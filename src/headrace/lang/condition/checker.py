@@ -225,7 +225,7 @@ def apply_sign(sign: str, operand: Operand) -> Node:
         return node
     match node:
         case Constant(value=Decimal() as value):
-            # Not -value: that would round to the context's digits, and make a second zero.
+            # Do not use -value: that would round to the context's digits, and make a second zero.
             return Constant(value.copy_negate() if value else value, node.type, operand.at)
         case Constant(value=int() as value):
             return Constant(-value, node.type, operand.at)

@@ -173,7 +173,7 @@ class TruthSpace:
             case _:
                 number = self._opaque.setdefault(canonical_text(node), len(self._opaque))
                 if (guess := _matching_text(node)) is not None:
-                    # For the example only: the clause itself stays a variable of its own.
+                    # This is for the example only: the clause itself stays a variable of its own.
                     self._fields.setdefault(guess[0], set()).add(guess[1])
                 return Slot(-1 - number, Type.BOOLEAN)
 

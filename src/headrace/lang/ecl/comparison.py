@@ -178,7 +178,7 @@ def equivalent_states(old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX
     for (side, units), number in explored.numbers.items():
         if side == 0 and blocks[number] in new_of:
             twin = explored.numbers.get((1, units))
-            # Of several that behave alike, the one of the same numbers: an unchanged pattern changes no row.
+            # Of several that behave alike, take the one with the same numbers: an unchanged pattern changes no row.
             same = twin is not None and blocks[twin] == blocks[number]
             mapped[units] = units if same else new_of[blocks[number]]
     return StateMapping(mapped, timers)

@@ -101,7 +101,7 @@ class _Search:
         if program is None or text not in program.dynamic:
             return ()
         state = self._states[number]
-        # Of several instances, the newest.
+        # Of several instances, take the newest.
         instance = (state[-1] if state else None) if isinstance(state, tuple) else state
         memory = instance.memory if isinstance(instance, TableState) else program.empty
         return program.explain(text, self.events[number].subject, memory)

@@ -162,7 +162,7 @@ class RegisterBatch(Batch):
         return self._key(key, time).machines[0].units
 
     def step_over(self, key: str, units: tuple[int, ...], changes: list[int], time: int, *, is_anew: bool) -> None:
-        """Takes the one machine of a key to a state, by events that `known_step` has told. The last one was at `time`; `changes` are
+        """Takes the one machine of a key to a state, by events that `known_step` has reported. The last one was at `time`; `changes` are
         the positions that are evidence. `is_anew`: the machine was at its start meanwhile, and earlier evidence is void."""
         state = self._keys[key]
         state.instance.seen_at = time

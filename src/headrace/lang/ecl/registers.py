@@ -254,7 +254,7 @@ class RegisterProgram:
         counts: dict[str, object] = {}
         first = len(self.registers.matches) + len(self.registers.loops)
         for (times, duration_us), kept in zip(self.registers.counts, memory[first:], strict=True):
-            # Equal ones are told apart by their place.
+            # Equal ones get a number to distinguish them.
             name, place = f"count({times}, {print_duration(duration_us)})", len(counts) + 1
             counts[f"{name} {place}" if name in counts else name] = sum(
                 now - at < duration_us for at in cast("tuple[int, ...]", kept)

@@ -117,7 +117,7 @@ def _close_bounds(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None
             first = bounds[i][middle]
             for j in size:
                 second = bounds[middle][j]
-                # As _sum does; a call would take most of the time here.
+                # This does what _sum does; a call would take most of the time here.
                 through = ((first >> 1) + (second >> 1)) * 2 + (first & second & 1)
                 if through < bounds[i][j]:
                     bounds[i][j] = through

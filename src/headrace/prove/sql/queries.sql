@@ -166,7 +166,7 @@ select not exists (select from headrace_internal.correlator c where c.status = '
     exists (select from headrace_internal.pipeline_batch) as has_pipeline_batch;
 
 -- name: known_identifiers
--- Columns and values of a namespace that a stranger could guess or have seen: names, ids, and some ids of events and actions.
+-- Selects columns and values of a namespace that another role could guess or have seen: names, ids, and some ids of events and actions.
 with topic as (
     select t.topic_id, t.topic from headrace_internal.topic t where t.namespace = %(namespace)s
 ), consumer as (

@@ -217,7 +217,7 @@ def _list(text: str | None, option: str) -> tuple[str, ...] | None:
     try:
         return msgspec.json.decode(text, type=tuple[str, ...])
     except msgspec.DecodeError as error:
-        raise Invalid(f"option {option} starts like a JSON array but is none of strings: {error}") from None
+        raise Invalid(f"option {option} starts like a JSON array but is not one of strings: {error}") from None
 
 
 def _number(options: Mapping[str, str], option: str, *, least: int) -> int | None:

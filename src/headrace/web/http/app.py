@@ -157,7 +157,7 @@ class Ingest:
         # Whoever knows the address may send a body: others must still find memory for theirs.
         body = await self._bodies.read(request, ("hooks", namespace))
         event = verify_and_map(hook, headers, _parameters(request), body)
-        # After the signature: strangers must not use up the hook's rate.
+        # Count only signed requests: others must not use up the hook's rate.
         self._authenticator.check(("hook", namespace, name), self._settings.rate_per_s).take(1)
         async with self._databases.for_events([event]).connection(namespace) as conn:
             return _created(await publish_events(conn, [event], namespace))

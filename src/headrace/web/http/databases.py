@@ -1,7 +1,7 @@
 """Databases of the web application: pools and listeners, opened at the first use, because a mounted application gets no start event.
 
 Promises: sessions are pinned as those of a node's loops; what hangs ends after STATEMENT_S; a request waits in line for a connection,
-the line of each namespace is bounded, and namespaces take turns. Look-ups come from a short-lived cache: strangers who ask for what is not
+the line of each namespace is bounded, and namespaces take turns. Look-ups come from a short-lived cache: clients that ask for what is not
 there neither load the database nor stand in the way of anybody at another address, nor of what is known to exist."""
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Database:
         if self._listening is None:
             await self._open()
         if self._reading.pool.closed:
-            # Only now: many servers are never read from.
+            # Open it only now: many servers are never read from.
             async with self._lock:
                 await self._reading.pool.open()
         async with self._reading.connection(namespace) as conn:

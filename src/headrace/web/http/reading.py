@@ -335,7 +335,7 @@ HEADERS = {
     b"content-type": b"text/event-stream; charset=utf-8",
     b"cache-control": b"no-store",
     b"x-content-type-options": b"nosniff",
-    # For nginx: do not collect the stream.
+    # This tells nginx not to buffer the stream.
     b"x-accel-buffering": b"no",
 }
 
@@ -370,7 +370,7 @@ class EventStream:
     async def _send_events(self, send: Send) -> None:
         try:
             await _send(send, {"type": "http.response.start", "status": 200, "headers": list(HEADERS.items())})
-            # At once, so that the client knows that the stream is open.
+            # Send this at once, so that the client knows that the stream is open.
             await _send_body(send, b": open\n\n")
             page = self._first
             while True:
