@@ -146,7 +146,7 @@ def action_name(queue: str) -> str:
 
 
 def add_tasks(app: Headrace, *, queues: Iterable[str] | None = None) -> None:
-    """Gives an application the handlers of the tasks of its namespace: of all queues in TASKS, or of these."""
+    """Gives an application the handlers for its namespace's tasks: for all queues in TASKS, or for these."""
     backends = [backend for alias in task_backends.settings if isinstance(backend := task_backends[alias], HeadraceBackend)]
     backends = [backend for backend in backends if backend.namespace == app.namespace]
     known = {queue: backend.policy for backend in backends for queue in backend.queues or {DEFAULT_TASK_QUEUE_NAME}}

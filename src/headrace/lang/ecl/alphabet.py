@@ -52,7 +52,7 @@ class TooWide(Exception):
 
 
 class Situations:
-    """The situations of sets of predicates, each set asked for by its bit mask."""
+    """Finds the situations for sets of predicates; a bit mask names the set."""
 
     def __init__(self, predicates: Sequence[Predicate], *, situations_max: int, budget: Budget | None = None) -> None:
         self._predicates = predicates

@@ -22,7 +22,7 @@ from headrace.lang.ecl.parts import (
     Automaton,
     Cell,
     Part,
-    concatenated,
+    concatenate_parts,
     flat_of,
     join_classes,
     merge_columns,
@@ -108,7 +108,7 @@ class _Compiler:
 
     def table(self, text: str) -> Table:
         branches = _branches(self._expr)
-        units, roots = concatenated([self._part(branch) for branch in branches])
+        units, roots = concatenate_parts([self._part(branch) for branch in branches])
         states = sum(unit.states if isinstance(unit, Flat) else 1 for unit in units)
         if states > self._state_limit:
             hint = "split the pattern into several correlators, or raise the limit"

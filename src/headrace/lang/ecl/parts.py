@@ -165,8 +165,8 @@ def shifted(unit: Unit, by: int) -> Unit:
     return replace(unit, first=unit.first + by)
 
 
-def concatenated(parts: Sequence[Part]) -> tuple[Part, tuple[int, ...]]:
-    """The parts one after the other, and the index of the root of each."""
+def concatenate_parts(parts: Sequence[Part]) -> tuple[Part, tuple[int, ...]]:
+    """Puts the parts one after the other; returns them, and the index of each part's root."""
     units: list[Unit] = []
     roots: list[int] = []
     for part in parts:
@@ -179,7 +179,7 @@ def under_node(kind: Kind, parts: Sequence[Part], *, times: int = 0, token: int 
     """A node over its children's parts. Which of them run from the start follows from the kind.
 
     `clears` is the bit of the register that starts empty with it."""
-    units, roots = concatenated(parts)
+    units, roots = concatenate_parts(parts)
     runs = {Kind.SEQUENTIAL: roots[:1], Kind.MODES: roots[:2]}.get(kind, roots)
     initial = [OFF] * len(units)
     starts, timers = clears, 0

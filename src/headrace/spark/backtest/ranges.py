@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicRange:
-    """A range of positions and of time of one topic on one shard."""
+    """A range of one topic on one shard, in positions and in time."""
 
     conn: Connection
     shard: str
