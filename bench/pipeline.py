@@ -169,7 +169,7 @@ def _drain(pipeline: TopicPipeline) -> int:
 def _latency(spark: SparkSession, target: Target, access: Access, seconds: int) -> tuple[list[float], list[float]]:
     """Runs a producer and a sequencer in their own processes, and the pipeline here."""
     done: list[tuple[datetime, BatchDone]] = []
-    pipeline = Pipeline(spark, ["bench"], access=access, tell=lambda batch: done.append((datetime.now(UTC), batch)))
+    pipeline = Pipeline(spark, ["bench"], access=access, on_batch=lambda batch: done.append((datetime.now(UTC), batch)))
     thread = threading.Thread(target=pipeline.run)
     thread.start()
     helpers = [

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.lane("pg18")
 
 @pytest.fixture
 def cli(database: Target) -> Cli:
-    return lambda *words, given=None: call(*words, "--dsn", database.dsn, given=given)
+    return lambda *words, stdin=None: call(*words, "--dsn", database.dsn, stdin=stdin)
 
 
 def says(text: str, *, wrong: str, advice: str) -> None:

@@ -55,10 +55,10 @@ def own_logging() -> Iterator[None]:
         root.setLevel(level)
 
 
-def call(*words: str, given: str | None = None) -> Answer:
+def call(*words: str, stdin: str | None = None) -> Answer:
     """One call of `headrace`; an error that is not ours is raised."""
     with own_logging():
-        result = CliRunner().invoke(app, list(words), input=given)
+        result = CliRunner().invoke(app, list(words), input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Answer(result.exit_code, result.stdout, result.stderr)
@@ -67,7 +67,7 @@ def call(*words: str, given: str | None = None) -> Answer:
 @pytest.fixture
 def cli(database: Target) -> Cli:
     """Calls `headrace` on the test's database."""
-    return lambda *words, given=None: call(*words, "--dsn", database.dsn, given=given)
+    return lambda *words, stdin=None: call(*words, "--dsn", database.dsn, stdin=stdin)
 
 
 @pytest.fixture

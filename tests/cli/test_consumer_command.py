@@ -34,7 +34,7 @@ def test_consumer_is_created_listed_and_dropped(cli: Cli, conn: Connection) -> N
         ("billing", 2, 0, "idle: no node runs it"),
     ]
     assert "audit" in cli("consumer", "list", "orders").out
-    assert cli("consumer", "drop", "orders", "audit", given="n\n").code == 1
+    assert cli("consumer", "drop", "orders", "audit", stdin="n\n").code == 1
     assert cli("consumer", "drop", "orders", "audit", "--yes").code == 0
     assert [row["consumer"] for row in cli("consumer", "list", "--json").json] == ["billing"]
 
@@ -90,12 +90,12 @@ def test_seek_shows_a_preview_and_asks_first(cli: Cli, conn: Connection) -> None
         "skipped": 10,
         "partitions": [{"shard": "main", "partition": 0, "from_position": 0, "to_position": 10, "events": -10}],
     }
-    declined = cli("consumer", "seek", "orders", "billing", "latest", given="n\n")
+    declined = cli("consumer", "seek", "orders", "billing", "latest", stdin="n\n")
     assert declined.code == 1
     assert "0 events will be handled again, 10 skipped" in declined.out
     assert position(conn) == 0
     assert cli("consumer", "seek", "orders", "billing", "latest", "--json").code == 2, "--json cannot ask"
-    assert cli("consumer", "seek", "orders", "billing", "latest", given="y\n").code == 0
+    assert cli("consumer", "seek", "orders", "billing", "latest", stdin="y\n").code == 0
     assert position(conn) == 10
     back = cli("consumer", "seek", "orders", "billing", "4", "--yes", "--json").json
     assert (back["moved"], back["handled_again"], back["skipped"]) == (True, 7, 0)
@@ -123,7 +123,7 @@ def test_stuck_event_is_skipped_into_the_dead_letters(cli: Cli, conn: Connection
     id = consumer(conn)
     assert cli("consumer", "skip", "orders", "billing", "--yes").code == 4, "nothing is stuck"
     conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'ValueError: no')", (id,))
-    assert cli("consumer", "skip", "orders", "billing", given="n\n").code == 1
+    assert cli("consumer", "skip", "orders", "billing", stdin="n\n").code == 1
     skipped = cli("consumer", "skip", "orders", "billing", "--yes", "--json").json
     assert (skipped["letter"], skipped["partition"], skipped["type"]) == ("orders/billing/1", 0, "placed")
     assert cli("dead-letter", "show", "orders/billing/1", "--json").json["reason"] == "an operator skipped it"

@@ -45,7 +45,7 @@ def test_schema_is_set_checked_shown_and_dropped(cli: Cli, order: str, tmp_path:
     ]
     refused = cli("event-type", "set", "order.placed", str(changed))
     assert refused.code == 4 and '{"total": 0}' in refused.err
-    assert cli("event-type", "set", "order.placed", "-", "--force", given=changed.read_text()).code == 0
+    assert cli("event-type", "set", "order.placed", "-", "--force", stdin=changed.read_text()).code == 0
     assert [line["version"] for line in cli("event-type", "versions", "order.placed", "--json").json] == [1, 2]
     assert json.loads(cli("event-type", "show", "order.placed", "--version", "1").out) == ORDER
     assert cli("event-type", "show", "order.placed", "--version", "9").code == 3

@@ -33,8 +33,8 @@ def test_token_is_created_listed_and_revoked(cli: Cli, conn: Connection) -> None
 
 def test_hook_is_created_changed_listed_and_dropped(cli: Cli, conn: Connection) -> None:
     topic(conn)
-    made = cli("hook", "create", "github", "orders", "--scheme", "github", "--secret", "env:GITHUB")
-    assert made.code == 0 and "/hooks/default/github" in made.out
+    hook = cli("hook", "create", "github", "orders", "--scheme", "github", "--secret", "env:GITHUB")
+    assert hook.code == 0 and "/hooks/default/github" in hook.out
     assert cli("hook", "create", "github", "orders", "--scheme", "github", "--secret", "env:GITHUB").code == 4
     leaked = cli("hook", "create", "other", "orders", "--scheme", "token", "--secret", "s3cret-of-mine")
     assert leaked.code == 5 and "s3cret" not in leaked.err

@@ -51,7 +51,7 @@ def test_plan_shows_and_apply_does(cli: Cli, cars: Connection, file: Path, tmp_p
     )
     assert cli("plan", str(file), "--check").code == 6
     assert [rule["name"] for rule in cli("rule", "list", "--json").json] == ["fast"], "a plan changes nothing"
-    answer = cli("apply", str(file), given="y\n")
+    answer = cli("apply", str(file), stdin="y\n")
     assert (answer.code, "1 to create, 1 to alter, 0 to drop, 0 unchanged" in answer.out) == (0, True)
     assert cli("plan", str(file), "--check").code == 0
     other = tmp_path / "other.yaml"
@@ -77,7 +77,7 @@ def test_one_file_holds_all_kinds(cli: Cli, cars: Connection, file: Path) -> Non
 
 
 def test_apply_asks(cli: Cli, cars: Connection, file: Path) -> None:
-    assert cli("apply", str(file), given="n\n").code == 1
+    assert cli("apply", str(file), stdin="n\n").code == 1
     assert cli("apply", str(file), "--json").code == 2
     assert cli("rule", "list", "--json").json == []
 

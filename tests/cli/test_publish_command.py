@@ -54,7 +54,7 @@ def test_lines_of_a_file_are_published_in_order(cli: Cli, conn: Connection, tmp_
 def test_bad_line_is_named_and_nothing_is_written(cli: Cli, conn: Connection) -> None:
     topic(conn)
     lines = '{"type": "placed"}\n{"type": "placed", "paylod": 1}\n'
-    answer = cli("publish", "orders", "--file", "-", "--json", given=lines)
+    answer = cli("publish", "orders", "--file", "-", "--json", stdin=lines)
     assert (answer.code, answer.error["error"]) == (5, "Invalid")
     assert answer.error["message"].startswith("line 2:")
     assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
@@ -63,7 +63,7 @@ def test_bad_line_is_named_and_nothing_is_written(cli: Cli, conn: Connection) ->
 def test_batches_commit_on_their_own(cli: Cli, conn: Connection) -> None:
     topic(conn)
     lines = '{"payload": 1}\n{"payload": 2}\n{"payload": 3}\nnonsense\n'
-    assert cli("publish", "orders", "placed", "--file", "-", "--batch", "2", given=lines).code == 5
+    assert cli("publish", "orders", "placed", "--file", "-", "--batch", "2", stdin=lines).code == 5
     drain(conn)
     assert [event.payload for event in read_log(conn, "orders")] == [1, 2]
 
@@ -84,7 +84,7 @@ def test_cloudevents_go_in_and_come_out(cli: Cli, conn: Connection) -> None:
     }
     assert cli("publish", "orders", json.dumps(sent), "--cloudevent").code == 0
     line = json.dumps(sent | {"id": str(uuid4())})
-    assert cli("publish", "orders", "--cloudevent", "--file", "-", given=line).code == 0
+    assert cli("publish", "orders", "--cloudevent", "--file", "-", stdin=line).code == 0
     drain(conn)
     first, second = cli("tail", "orders", "--no-follow", "--cloudevent").lines
     assert {name: first[name] for name in sent} == sent
@@ -166,7 +166,7 @@ def test_events_find_their_shard(server: Server) -> None:
     dsn = ("--dsn", " ".join(f"{name}={target.dsn}" for name, target in shards.items()))
     call("topic", "create", "orders", *dsn)
     lines = "\n".join(json.dumps({"type": "placed", "payload": n, "key": f"k{n % 20}"}) for n in range(200))
-    assert call("publish", "orders", "--file", "-", *dsn, given=lines).code == 0
+    assert call("publish", "orders", "--file", "-", *dsn, stdin=lines).code == 0
     keys = {}
     for name, target in shards.items():
         with connect(target) as conn:

@@ -24,8 +24,8 @@ def shards(server: Server) -> Cli:
             admin.execute(f"create database {database} template headrace_template")
         addresses.append(f"{name}={server.dsn(database)}")
 
-    def cli(*words: str, given: str | None = None) -> object:
-        return call(*words, "--dsn", " ".join(addresses), given=given)
+    def cli(*words: str, stdin: str | None = None) -> object:
+        return call(*words, "--dsn", " ".join(addresses), stdin=stdin)
 
     call("topic", "create", "cars", "--dsn", " ".join(addresses))
     return cli  # type: ignore[return-value]

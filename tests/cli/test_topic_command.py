@@ -59,12 +59,12 @@ def test_alter_without_a_change_is_wrong_usage(cli: Cli) -> None:
 def test_drop_asks_and_minds_consumers(cli: Cli, conn: Connection) -> None:
     topic(conn)
     create_consumer(conn, Consumer(topic="orders", name="billing", handler=lambda event, tx: None))
-    assert cli("topic", "drop", "orders", given="n\n").code == 1
+    assert cli("topic", "drop", "orders", stdin="n\n").code == 1
     assert cli("topic", "drop", "orders", "--json").code == 2, "nobody can be asked"
     refused = cli("topic", "drop", "orders", "--yes", "--json")
     assert (refused.code, refused.error["error"]) == (4, "TopicInUse")
-    assert cli("topic", "drop", "orders", given="y\n").code == 4
-    assert cli("topic", "drop", "orders", "--force", given="y\n").code == 0
+    assert cli("topic", "drop", "orders", stdin="y\n").code == 4
+    assert cli("topic", "drop", "orders", "--force", stdin="y\n").code == 0
 
 
 def test_maintain_tells_what_was_dropped_and_for_whom_it_was_kept(cli: Cli, conn: Connection) -> None:

@@ -280,7 +280,9 @@ def test_source_of_spark_reads_through_a_pooler(shared_backend: Target, conn: Co
     topic(conn)
     fill(conn, 30)
     secret = secret_file(tmp_path, shared_backend)
-    reader = EventReader(SourceOptions.of({"secret": secret, "subscribe": "orders", "minPartitions": "3"}), event_schema())
+    reader = EventReader(
+        SourceOptions.from_options({"secret": secret, "subscribe": "orders", "minPartitions": "3"}), event_schema()
+    )
     for split in reader.partitions() * 3:
         assert sum(batch.num_rows for batch in reader.read(split)) == 10
         assert traces(shared_backend) == []

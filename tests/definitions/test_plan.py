@@ -71,8 +71,8 @@ def rule_names(conn: Connection) -> list[str]:
     return [state.rule.name for state in list_rules(conn)]
 
 
-def names(made: Plan, operation: Operation) -> list[str]:
-    return [change.name for change in made.select(operation)]
+def names(plan: Plan, operation: Operation) -> list[str]:
+    return [change.name for change in plan.select(operation)]
 
 
 async def test_file_of_all_kinds_is_applied_in_one_go_and_works(

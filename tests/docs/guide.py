@@ -1,7 +1,7 @@
 """Runs the guides in docs/: every block marked ```python run, ```sql run or ```sh run, in order, in one namespace and one database.
 
 A guide finds `dsn` and `conn` (psycopg, autocommit) ready. A python block may await. The rows of the last sql block are `rows`. A sh
-block runs in bash with the variables of those before it, and with the texts in `given` whose names are upper case; a command that fails
+block runs in bash with the variables of those before it, and with the texts in `names` whose names are upper case; a command that fails
 fails the guide, and what it printed is `output`. An error points to the line of the guide."""
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 async def run_guide(
-    name: str, database: Target, conn: Connection, given: Mapping[str, object] | None = None
+    name: str, database: Target, conn: Connection, names: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Runs docs/<name>.md with the names `given` and returns those it has made; `blocks_run` tells how many blocks there were."""
+    """Runs docs/<name>.md with `names` and returns those it has made; `blocks_run` tells how many blocks there were."""
     path = DOCS / f"{name}.md"
-    namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": [], "blocks_run": 0, **(given or {})}
+    namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": [], "blocks_run": 0, **(names or {})}
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language == "sh":
             namespace["output"] = await asyncio.to_thread(_run_sh, block, path, namespace)

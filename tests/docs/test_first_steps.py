@@ -55,7 +55,7 @@ def test_tutorial_works_after_the_readme_in_another_folder_and_after_a_reset_in_
         assert [row["topic"] for row in call("topic", "list", "--json").json] == ["orders"]
         monkeypatch.chdir(first)
         assert [answer.code for answer in run(tutorial())][1] == 4, "the topic exists: there was no reset"
-        assert call("server", "reset", given="n\n").code == 1
+        assert call("server", "reset", stdin="n\n").code == 1
         assert call("server", "reset", "--yes").code == 0
         assert not (first / ".headrace" / SERVER_FOLDER).exists()
         assert [answer.code for answer in run(tutorial())] == [0] * len(tutorial())

@@ -21,8 +21,8 @@ async def test_tracing_guide_runs(database: Target, conn: Connection) -> None:
         with Kit(database) as kit:
             await kit.run_until_idle(app)
 
-    given = {"finished_spans": exporter.get_finished_spans, "run_until_idle": run_until_idle}
+    names = {"finished_spans": exporter.get_finished_spans, "run_until_idle": run_until_idle}
     try:
-        assert (await run_guide("tracing", database, conn, given))["blocks_run"] == 5
+        assert (await run_guide("tracing", database, conn, names))["blocks_run"] == 5
     finally:
         set_tracing("off")

@@ -173,7 +173,7 @@ def test_table_is_multiplied_out_if_it_is_small_and_has_no_timers(text: str, run
 def test_state_that_the_automaton_does_not_have_is_stepped_unit_by_unit() -> None:
     """A version that carried its states over may have states that no event leads to."""
     table = compile(parse("repeat{push(x){sequential{loop(100){a},loop(2){b}}}}"))
-    multiplied = ProductAutomaton.of(table)
+    multiplied = ProductAutomaton.from_table(table)
     assert multiplied is not None
     early = step(rows_of(table, [("0", Event("a", 0))]), STATE_SCHEMA.empty_table(), table, evidence_max=EVIDENCE_MAX)
     units = list(early.states["units"][0].as_py())

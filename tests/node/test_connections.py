@@ -27,7 +27,7 @@ class Running:
 
     def __init__(self, app: Headrace, database: Target, conn: Connection, connections: int) -> None:
         self.node = Node(app, [database], connections=connections)
-        self.most = 0
+        self.connections_max = 0
         self._conn = conn
         self._task: asyncio.Task[None] | None = None
 
@@ -44,7 +44,7 @@ class Running:
         async with asyncio.timeout(WAIT_S):
             while not holds():
                 assert self._task is not None and not self._task.done()
-                self.most = max(self.most, value(self._conn, COUNT))
+                self.connections_max = max(self.connections_max, value(self._conn, COUNT))
                 await asyncio.sleep(0.01)
 
 
@@ -89,7 +89,7 @@ async def test_ten_consumers_and_twenty_handlers_need_ten_connections(database: 
         await running.until(lambda: value(conn, "select count(*) from handled where who = 'consumer'") >= 500)
         await running.until(lambda: value(conn, "select count(*) from handled where who = 'handler'") >= 1000)
         assert conn.execute("select metadata ->> 'connections' from headrace.node_state").fetchone() == ("10",)
-    assert 5 <= running.most <= 10
+    assert 5 <= running.connections_max <= 10
 
 
 async def test_slow_handlers_stop_neither_the_loops_nor_the_consumers(database: Target, conn: Connection) -> None:
@@ -119,7 +119,7 @@ async def test_slow_handlers_stop_neither_the_loops_nor_the_consumers(database: 
         await running.until(lambda: running.node.fired == 20)
         release.set()
         await running.until(lambda: running.node.actions >= 8)
-    assert running.most <= 5
+    assert running.connections_max <= 5
 
 
 class OneConnection:

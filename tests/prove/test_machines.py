@@ -217,10 +217,10 @@ class Retention(Machine):
     def wait(self, days: float) -> None:
         self.pass_time(days * 86400)
 
-    @rule(most=st.integers(1, 5))
-    def consume(self, most: int) -> None:
+    @rule(limit=st.integers(1, 5))
+    def consume(self, limit: int) -> None:
         with self.conn.transaction():
-            claim = self.conn.execute("select partition, position, upto from headrace.claim(1, %s)", (most,)).fetchone()
+            claim = self.conn.execute("select partition, position, upto from headrace.claim(1, %s)", (limit,)).fetchone()
             if claim is not None:
                 rows = self.conn.execute(
                     "select payload from headrace.log where position > %s and position <= %s order by position",

@@ -223,7 +223,7 @@ async def test_action_without_a_handler_stays_queued_and_is_buried_as_on_a_node(
 async def test_application_with_an_engine_of_its_own_is_tested_on_the_tests_database_only(
     kit: Kit, server: Server, driver: str
 ) -> None:
-    """Its sessions would else consume the events of the engine's database, and commit there."""
+    """Otherwise its sessions would consume events of the engine's database, and commit there."""
     new_session = async_sessionmaker()
     app = Headrace(session=new_session)
 

@@ -60,7 +60,7 @@ class AfterCommit(Generic[P, R]):
         handler = call_async if inspect.iscoroutinefunction(function) else call
         handler.__annotations__["action"] = Action[self._arguments]  # type: ignore[name-defined]
         handler.__qualname__ = handler_name(function)
-        # Not __wrapped__, which would lend it the function's signature.
+        # Do not set __wrapped__, which would lend it the function's signature.
         vars(handler)["after_commit_function"] = function
         return handler
 

@@ -167,8 +167,8 @@ def edit_dead_letter(conn: Connection, letter_id: str, payload: Payload, *, name
         return
     if letter.position is None:
         raise Invalid(f"{letter_id} names a consumer; add the position: {letter_id}/POSITION")
-    place = (letter.topic, letter.consumer, letter.position)
-    fetch_value(conn, "select headrace.edit_dead_event(%s, %s, %s, %s::jsonb, %s)", (*place, encode(payload), namespace))
+    event = (letter.topic, letter.consumer, letter.position)
+    fetch_value(conn, "select headrace.edit_dead_event(%s, %s, %s, %s::jsonb, %s)", (*event, encode(payload), namespace))
 
 
 def redrive(

@@ -27,7 +27,7 @@ LEASE_S = 30.0
 MSG_ID_MAX = 2**63 - 1
 """A claim with this as `after` takes all actions by due time, because no message id is higher."""
 
-# For the transaction that the statement is part of; in the from clause it is set before the commit, and costs no round trip.
+# It holds for the transaction that the statement is part of; in the from clause it is set before the commit, and costs no round trip.
 _NO_WAIT: LiteralString = " from pg_catalog.set_config('synchronous_commit', 'off', true)"
 _CLAIM: LiteralString = f"select msg_id, read_ct, message{_NO_WAIT}, headrace.claim_actions(%s::text[], %s, %s, %s, %s)"
 _CLAIM_ORDERED: LiteralString = f"select msg_id, read_ct, message{_NO_WAIT}, headrace.claim_ordered_actions(%s, %s, %s, %s)"

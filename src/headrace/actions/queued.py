@@ -57,7 +57,7 @@ def list_queued(
     limit: int | None = 100,
     namespace: str | None = None,
 ) -> list[QueuedAction]:
-    """The actions in the queue, oldest first: all, or those of a name, of a key, in a state, sent before a while ago."""
+    """Lists actions in the queue, oldest first. Filters: name, key, state, and `older_than`: sent longer ago than this interval."""
     parameters = {
         "action": action,
         "key": key,

@@ -81,8 +81,8 @@ def send(
     """
     if unique_for and unique_key is None:
         raise BadParameter("say which actions are the same: add --unique-key", param_hint="--unique-for")
-    place = key if key is not None else unique_key
-    target = Shards(session.targets).shard_of(place) if place is not None else session.targets[0]
+    shard_key = key if key is not None else unique_key
+    target = Shards(session.targets).shard_of(shard_key) if shard_key is not None else session.targets[0]
     with connect(target) as conn:
         action_id = actions.send_action(
             conn,

@@ -10,7 +10,7 @@ from typer import Argument, BadParameter, Option, Typer
 
 from headrace.cli.options import TopicName, Yes
 from headrace.cli.session import Session, command, facts_table
-from headrace.core import UnknownHook, secret_place
+from headrace.core import UnknownHook, describe_secret_source
 from headrace.web.http import alter_hook, create_hook, describe_mapping, drop_hook, get_hook, list_hooks
 
 group = Typer(help="Hooks: addresses where other systems send their webhooks, which become events.")
@@ -57,9 +57,9 @@ def create(
     templates = _read_mapping(mapping)
     session.on_every_shard(session.bind(create_hook, name, topic, scheme, secret, mapping=templates, window_s=window_s or 300))
     path = f"/hooks/{session.namespace or 'default'}/{name}"
-    places = [secret_place(reference, session.namespace or "default") for reference in secret]
-    message = f"hook {name} takes webhooks at {path}\nthe server reads its secret from {' or '.join(places)}"
-    session.done(message, {"hook": name, "path": path, "secrets": places})
+    sources = [describe_secret_source(reference, session.namespace or "default") for reference in secret]
+    message = f"hook {name} takes webhooks at {path}\nthe server reads its secret from {' or '.join(sources)}"
+    session.done(message, {"hook": name, "path": path, "secrets": sources})
 
 
 @command(group, "alter")

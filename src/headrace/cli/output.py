@@ -120,7 +120,7 @@ def table(columns: Sequence[Column], values: Iterable[object], *, title: str | N
         heading = re.sub(r"_(s|ms|events)$", r" (\1)", column).replace("_", " ") if isinstance(column, str) else column[0]
         result.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=heading == "id")
     for row in rows:
-        # As Text, not as markup: a payload may contain square brackets.
+        # Print Text, not markup: a payload may contain square brackets.
         result.add_row(*(value if isinstance(value, Text) else Text(safe_lines(format_value(value))) for value in row))
     return result
 

@@ -58,7 +58,7 @@ def run(
         namespace=session.namespace,
         events_max=events_max,
         once=once,
-        tell=progress.add,
+        on_batch=progress.add,
     )
 
     def stop(*_: object) -> None:
@@ -79,7 +79,7 @@ def _access(session: Session, secret: str | None, service: str | None) -> Access
         return Access()
     if session.dsn:
         raise Invalid("--dsn, --secret and --service exclude each other; use one of them")
-    return Access.of({name: value for name, value in (("secret", secret), ("service", service)) if value})
+    return Access.from_options({name: value for name, value in (("secret", secret), ("service", service)) if value})
 
 
 class _Progress:

@@ -1,4 +1,4 @@
-"""Conditions of consumers: compiled by whoever may write the result, that is the owner and nodes.
+"""Compiles the conditions of consumers. Only the owner and nodes may store the result.
 
 Promises: the database gets SQL that was printed from our own tree; the text of a user is never executed. A role that only consumes
 stores its condition as text, and a node compiles it. An invalid condition is marked with its error, and stops only its consumer."""

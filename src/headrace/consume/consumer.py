@@ -219,8 +219,8 @@ def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...
     """The parameters of CREATE_CONSUMER."""
     failure = consumer.failure
     policy = (failure.attempts, failure.backoff_s, failure.backoff_max_s, failure.then, failure.key_order)
-    place = (consumer.topic, consumer.name, consumer.start, consumer.ordered_by)
-    return (*place, *policy, consumer.namespace, consumer.where, consumer.session_limit_s, consumer.latency_ms)
+    identity = (consumer.topic, consumer.name, consumer.start, consumer.ordered_by)
+    return (*identity, *policy, consumer.namespace, consumer.where, consumer.session_limit_s, consumer.latency_ms)
 
 
 def create_consumer(conn: Connection, consumer: Consumer) -> int:

@@ -34,7 +34,7 @@ def payload_decoder(payload_type: object, numbers: Numbers) -> Decode:
         return _decode_decimals if numbers == "decimal" else _decode_plain
     if _is_pydantic(payload_type):
         validate = import_module("pydantic").TypeAdapter(payload_type).validate_python
-        # Not validate_json: it reads a Decimal by way of a float.
+        # Do not use validate_json: it reads a Decimal by way of a float.
         return lambda raw: validate(_decode_decimals(raw))
     float_hook = Decimal if numbers == "decimal" or _contains_pydantic(payload_type) else None
     return msgspec.json.Decoder(payload_type, dec_hook=_validate_nested, float_hook=float_hook).decode

@@ -202,7 +202,7 @@ def _watch(function: object, session: Any, timeout_s: float) -> Iterator[None]:
     lock, is_running = threading.Lock(), True
 
     def expire() -> None:
-        # Under the lock: a cancel that comes late would hit a statement of headrace.
+        # Cancel under the lock: a cancel that comes late would hit a statement of headrace.
         with lock:
             if not is_running:
                 return

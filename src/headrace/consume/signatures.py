@@ -103,7 +103,7 @@ def _resolve(function: object, annotation: object, reject: Callable[[str], NoRet
     function = getattr(function, "__func__", function)
     names = getattr(function, "__globals__", None) or getattr(type(function).__call__, "__globals__", {})
     try:
-        # Only this one: the names of other annotations may exist for type checkers only.
+        # Resolve only this one: the names of other annotations may exist for type checkers only.
         return get_type_hints(SimpleNamespace(__annotations__={"argument": annotation}), globalns=names)["argument"]
     except Exception as error:  # noqa: BLE001 - the text of an annotation may be anything
         if "[" not in annotation:

@@ -2,7 +2,7 @@
 
 from headrace.core import errors
 from headrace.core.cloudevents import from_cloudevent, to_cloudevent
-from headrace.core.configuration import Address, parse_reference, read_secret, secret_place
+from headrace.core.configuration import Address, describe_secret_source, parse_reference, read_secret
 from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.durations import DURATION_BUCKETS_S, DurationHistogram, parse_duration, print_duration
 from headrace.core.errors import *  # noqa: F403
@@ -66,6 +66,7 @@ __all__ = [
     "array_index",
     "decode",
     "derive_event_id",
+    "describe_secret_source",
     "encode",
     "error_text",
     "follow_path",
@@ -84,7 +85,6 @@ __all__ = [
     "safe_json",
     "safe_line",
     "safe_lines",
-    "secret_place",
     "select_events",
     "to_cloudevent",
     "validate_event",

@@ -65,8 +65,8 @@ def parse_reference(reference: str) -> re.Match[str]:
     return match
 
 
-def secret_place(reference: str, namespace: str) -> str:
-    """Where the server looks for the secret of a reference, in words. Raises Invalid."""
+def describe_secret_source(reference: str, namespace: str) -> str:
+    """Describes where the server looks for the secret of a reference. Raises Invalid."""
     match = parse_reference(reference)
     if match["env"]:
         return f"the variable {_variable(match, namespace)}"

@@ -470,6 +470,6 @@ def error_for_sqlstate(sqlstate: str) -> type[HeadraceError] | None:
     """The error class of a SQLSTATE: its branch if the class is unknown, None if the SQLSTATE is not ours."""
     if not sqlstate.startswith("HR"):
         return None
-    # In reverse: a class that inherits its SQLSTATE must not take the place of its base.
+    # Go in reverse order: a class that inherits its SQLSTATE must not take the place of its base.
     known = {error.sqlstate: error for error in reversed(error_classes())}
     return known.get(sqlstate) or known.get(sqlstate[:3] + "00") or HeadraceError

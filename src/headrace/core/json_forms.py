@@ -123,7 +123,7 @@ def _members_of_model(model: object) -> Iterable[tuple[object, object]] | None:
 
 
 def _dump(model: object) -> object:
-    # Not in pydantic's JSON mode, which writes a Decimal as text and a secret as asterisks.
+    # Do not use pydantic's JSON mode, which writes a Decimal as text and a secret as asterisks.
     return model.model_dump()  # type: ignore[attr-defined]
 
 

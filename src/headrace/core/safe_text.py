@@ -34,10 +34,10 @@ def safe_json(document: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """The message of an error, also of one whose class cannot tell it."""
+    """The message of an error, even if its class cannot build it."""
     try:
         return str(error).strip()
-    except BaseException as problem:  # noqa: BLE001 - code of whoever wrote the class; the error that is told counts
+    except BaseException as problem:  # noqa: BLE001 - code of whoever wrote the class; the error that is reported counts
         return f"(its text cannot be made: {type(problem).__name__})"
 
 

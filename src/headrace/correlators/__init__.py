@@ -25,7 +25,7 @@ from headrace.correlators.explanation import KeyState, key_state
 from headrace.correlators.history import EvidenceEvent, PastOutput, list_correlations
 from headrace.correlators.instances import deliver_correlations, instance_of, read_instances, write_instances
 from headrace.correlators.outputs import ActionOutput, EventOutput, Output
-from headrace.correlators.passages import Passages, count_passages
+from headrace.correlators.transition_counts import TransitionCounts, count_transitions
 from headrace.correlators.why_not import KeyStep, MissingChange, WhyNot, explain_silence
 
 __all__ = [
@@ -43,12 +43,12 @@ __all__ = [
     "KeyStep",
     "MissingChange",
     "Output",
-    "Passages",
     "PastOutput",
+    "TransitionCounts",
     "WatchedCorrelator",
     "WhyNot",
     "alter_correlator",
-    "count_passages",
+    "count_transitions",
     "create_correlator",
     "deliver_correlations",
     "drop_correlator",

@@ -81,7 +81,7 @@ async def analyse(function: Callable[..., T], *arguments: object, chars: int = 0
 
 
 async def _run_in_process(function: Callable[..., T], arguments: tuple[object, ...]) -> T:
-    # Not multiprocessing, which would import the application's main module once more, nor -m, which would import this module twice.
+    # Do not use multiprocessing, which would import the application's main module once more, nor -m, which would import this module twice.
     program = f"from {__name__} import answer; answer()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = await asyncio.create_subprocess_exec(

@@ -223,7 +223,7 @@ def program_of(table: Table) -> dict[str, JSON]:
     compiled = to_json(table).decode()
     if not table.simple:
         return {"compiled": compiled, "simple": False, "symbols": 0}
-    simple = SimpleTable.of(table)
+    simple = SimpleTable.from_table(table)
     return {
         "compiled": compiled,
         "simple": True,

@@ -83,7 +83,7 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
             due_s, _ = await self._next_due(conn, watched)
             if due_s is None or due_s > 0:
                 return 0
-            # In a transaction of its own: the sequencer must not wait for the firing.
+            # Use a transaction of its own: the sequencer must not wait for the firing.
             settled = await (await conn.execute("select headrace_internal.settle_time(%s)", (watched.topic_id,))).fetchone()
             if settled is None or settled[0] is None:
                 return 0

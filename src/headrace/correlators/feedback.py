@@ -71,7 +71,7 @@ def links_in(rows: Iterable[CorrelatorRow], *, budget: Budget | None = None) -> 
 
 
 def feedback(own: Sequence[Link], others: Sequence[Link]) -> str | None:
-    """The shortest loop through one of the own links, in words; None when there is none."""
+    """The shortest loop through one of this correlator's links, in words; None when there is none."""
     every = [*own, *others]
     for link in own:
         paths: list[list[Link]] = [[link]]

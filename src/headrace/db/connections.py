@@ -136,7 +136,7 @@ def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
     if data := environ.get("HEADRACE_DATA"):
         return Path(data)
     here, home = Path.cwd(), environ.get("HOME")
-    # Else one command in the home folder would join all projects below it.
+    # Otherwise one command in the home folder would join all projects below it.
     above = [project for project in here.parents if not home or project != Path(home)]
     folders = [_project_data(project) for project in (here, *above)]
     return next((folder for folder in folders if folder.is_dir()), folders[0])
@@ -163,7 +163,7 @@ def configured_targets(environ: Mapping[str, str] = os.environ) -> list[Target]:
         return parse_targets(configured)
     server = embedded_server(environ)
     if server.pid is None:
-        # Not only in a log that somebody has configured: whoever runs a command in another folder gets another database.
+        # Warn not only in a log that somebody has configured: whoever runs a command in another folder gets another database.
         logger.warning("starting the embedded PostgreSQL of this project; its data is in %s", server.folder.parent)
     server.start()
     return [Target("embedded", server.dsn())]

@@ -27,7 +27,7 @@ RECONNECT_S = 0.1
 DELIVERED_MAX = 1000
 """Notifications remembered as delivered. Behind a pooler the server's messages come from other backends and never take them away."""
 NAME_CHARS_MAX = 64
-"""Length of a name in a notification: a stranger may notify of anything."""
+"""Length of a name in a notification: any role may send any name."""
 
 SubscriptionType = TypeVar("SubscriptionType", bound=Subscription)
 

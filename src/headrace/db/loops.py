@@ -33,7 +33,7 @@ PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 5.0
 TRANSIENT_MAX = 3
 """A transient error is recorded when a step has failed this often in a row."""
 NAMES_MAX = 10_000
-"""Names that a subscription keeps until it is asked for them; a stranger may notify faster than it asks, or of a channel whose subscriber
+"""Names that a subscription keeps until it is asked for them; any role may notify faster than it asks, or of a channel whose subscriber
 never asks."""
 
 # Deadlocks, serialization failures and a pool's timeout are operational errors too.

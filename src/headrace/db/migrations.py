@@ -9,7 +9,7 @@ The rooms' `tables.sql` show the tables as they are now. An empty database gets 
 of `db/sql/migrations` that it lacks, which must lead to the same tables. Files of functions and views consist of `create or replace`
 statements; a file is applied again when its text has changed.
 
-`uninstall` is the way back of the first migration. It refuses while there are topics, waiting actions or dead letters, and leaves
+`uninstall` reverses the first migration. It refuses while there are topics, waiting actions or dead letters, and leaves
 pgmq, which may have other queues. pgmq, the base of the action queues, is installed as an extension if the server has it, else by the
 SQL of its Python package, which needs no superuser; an installed pgmq is left as it is."""
 

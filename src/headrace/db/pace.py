@@ -22,7 +22,7 @@ CHEAPEST_S = 0.0002
 
 
 class Pace:
-    """The pauses of one loop. Pure: it is told the times and neither measures nor sleeps."""
+    """The pauses of one loop. Pure: it gets the times as parameters, and neither measures nor sleeps."""
 
     def __init__(self, *, pause_max_s: float, share: float = 1.0) -> None:
         """`share`: the part of its time, above 0 and at most 1, that a loop may spend on the price of its steps even when the server

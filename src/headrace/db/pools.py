@@ -29,11 +29,11 @@ OwnPool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
 Pool: TypeAlias = "OwnPool | PoolShare"
 
 CONNECTIONS = 10
-"""Connections of a node to each of its databases, unless it is told another number."""
+"""Connections of a node to each of its databases, unless it is started with another number."""
 CONNECTIONS_MIN = 5
 RELAY_CONNECTIONS = 10
-"""Connections that deliveries of relays may hold beside that, unless a node is told another number. A delivery holds one for as long
-as the target takes, so each relay needs one of its own; they are opened when relays need them."""
+"""Connections that deliveries of relays may hold beside that, unless a node is started with another number. A delivery holds one for
+as long as the target takes, so each relay needs one of its own; they are opened when relays need them."""
 LISTENER = 1
 SHORT_STEPS = 2
 """Connections that long steps of the loops leave for the short ones, if there are more than two."""
@@ -43,7 +43,7 @@ LEASES_MIN, LEASES_MAX = 2, 6
 """The same for a node that leaves sequencer and rules to others: heartbeat and leases."""
 WAIT_S = 15.0
 
-# As NODE_PARAMETERS, on the server, where the transactions of a vanished node hold their locks.
+# They do what NODE_PARAMETERS do, but on the server, where the transactions of a vanished node hold their locks.
 _NODE_SETTINGS = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
@@ -58,8 +58,8 @@ _LOOP_LIMITS = {
     "statement_timeout": "10min",
     "idle_in_transaction_session_timeout": "60s",
 }
-# The address may change the limits, but not these: another search_path can replace our functions by those of a stranger,
-# another isolation level shows the sequencer an old outbox, and compiling a query takes longer than any query of an idle loop.
+# The address may change the limits, but not these: another search_path can replace our functions by those of other roles, another
+# isolation level shows the sequencer an old outbox, and compiling a query takes longer than any query of an idle loop.
 _LOOP_SESSION = {
     "search_path": "pg_catalog, pg_temp",
     "default_transaction_isolation": "read committed",

@@ -176,7 +176,7 @@ class Server:
         try:
             self._run("pg_ctl", "-D", str(self.data), "-l", log, "-o", flags, "-w", "-t", str(_START_TIMEOUT_S), "start")
         except DatabaseUnavailable:
-            # Somebody took the port between the look and the start: another one, once more.
+            # The port was taken after we checked it; try another one.
             if is_free(port) or retries == 0:
                 raise
             self._launch(retries - 1)

@@ -105,7 +105,7 @@ class Field:
         is_object = isinstance(value, dict) and all(isinstance(name, str) for name in value)
         if get_origin(self.base) is Mapping and not is_object:
             raise msgspec.ValidationError("expected an object, a mapping of names to values")
-        # As PostgreSQL will give it back.
+        # Write it as PostgreSQL will return it.
         return self.from_column(decode(encode(value, self.name)))  # type: ignore[arg-type]
 
     def from_text(self, text: str) -> Any:

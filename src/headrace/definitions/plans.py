@@ -108,7 +108,7 @@ def apply(conn: Connection, plan: Plan, *, restart: bool = False) -> tuple[Appli
     With `restart`, the keys of changed correlators start afresh."""
     applied: list[AppliedChange] = []
     with conn.transaction():
-        # First: what is dropped may be in the way of what comes, for example in a feedback loop with it.
+        # Drop first: what is dropped may be in the way of what comes, for example in a feedback loop with it.
         for change in reversed(plan.select("drop")):
             change.kind.drop(conn, change.name, namespace=plan.namespace)
             applied.append(AppliedChange(change))

@@ -44,7 +44,7 @@ class DefinitionKind(Generic[AnyDefinition, State, Version]):
     """A kind of definition. A file holds the definitions of a kind in a list named after it, such as `rules`."""
 
     noun: ClassVar[str]
-    """In SQL the name of the view and of its column of names."""
+    """The name of the SQL view, and of its column with the names."""
     definition_type: type[AnyDefinition]
     state_type: type[State]
     version_type: type[Version] | None = None
@@ -221,7 +221,7 @@ class DefinitionKind(Generic[AnyDefinition, State, Version]):
         return definition
 
     def build_state(self, values: dict[str, Any], rest: dict[str, Any]) -> State:
-        """A state of the values of the fields and the other columns."""
+        """Builds a state from the fields' values and the other columns."""
         return self.state_type(**{self.noun: self.definition_type(**values)}, **rest)
 
     def unknown_name(self, conn: Connection, name: str, namespace: str | None) -> NotFound:

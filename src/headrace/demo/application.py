@@ -106,7 +106,7 @@ class Counts:
 
 
 def _add(conn: Connection, counts: dict[str, Counts]) -> None:
-    # In the order of names: partitions are handled concurrently, and two that lock the same rows must not deadlock.
+    # Lock in the order of names: partitions are handled concurrently, and two that lock the same rows must not deadlock.
     airports = sorted(counts)
     ordered = [counts[airport] for airport in airports]
     parameters = {

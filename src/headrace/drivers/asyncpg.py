@@ -76,7 +76,7 @@ class AsyncpgConnection(HandlerConnection):
     async def fetch_events(
         self, statement: LiteralString, parameters: Mapping[str, object], *, raw: bool = False
     ) -> list[LoggedEvent]:
-        return [LoggedEvent(*row) for row in _decoded(await self._fetch_event_rows(statement, parameters), raw=raw)]
+        return [LoggedEvent(*row) for row in _decode_rows(await self._fetch_event_rows(statement, parameters), raw=raw)]
 
     async def begin_events(
         self, statement: LiteralString, parameters: Sequence[Parameter], *, raw: bool = False, savepoint: bool = False
@@ -158,7 +158,7 @@ class AsyncpgEventRows(EventRows):
         return len(self._records)
 
     def load(self, start: int, end: int) -> Rows:
-        return _decoded(self._records[start:end], raw=self._raw)
+        return _decode_rows(self._records[start:end], raw=self._raw)
 
     def position(self, index: int) -> int:
         return int(self._records[index][0])
@@ -167,7 +167,7 @@ class AsyncpgEventRows(EventRows):
         return int(self._records[index][1])
 
 
-def _decoded(records: Sequence[Any], *, raw: bool) -> Rows:
+def _decode_rows(records: Sequence[Any], *, raw: bool) -> Rows:
     rows: Rows = []
     for record in records:
         values = list(record)

@@ -109,7 +109,7 @@ def _install(connection: PsycopgConnection, step: SessionStep) -> tuple[Any, Any
     set_adapters(view, parameters["context"].adapters)
     view.cursor_factory = parameters["cursor_factory"]
     wrapper.connection = view
-    # As inside `atomic`: Django begins and ends nothing, and its own atomic blocks are savepoints.
+    # It works as inside `atomic`: Django begins and ends nothing, and its own atomic blocks are savepoints.
     wrapper.autocommit, wrapper.in_atomic_block = False, True
     wrapper.isolation_level = None
     wrapper.health_check_done = True

@@ -50,7 +50,7 @@ class ConnectionKind:
 
 
 _kinds_by_class: dict[str, ConnectionKind] = {}
-# By class of connection: a search through its base classes takes microseconds.
+# The key is the class of the connection: a search through its base classes takes microseconds.
 _sync_drivers: dict[type, Driver] = {}
 _async_drivers: dict[type, Driver] = {}
 

@@ -29,7 +29,7 @@ class Sources:
 
     def source(self, option: Any) -> TransactionSource:
         """The source for what a handler's request says; raises Invalid."""
-        # By identity: a mapping is not hashable, and two engines are never the same source.
+        # Compare by identity: a mapping is not hashable, and two engines are never the same source.
         if id(option) not in self._by_option:
             self._by_option[id(option)] = self._create(self._of_shard(option))
         return self._by_option[id(option)]

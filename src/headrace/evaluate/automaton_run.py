@@ -29,7 +29,7 @@ class CellArrays:
 
     @classmethod
     def from_table(cls, table: Table | SimpleTable) -> CellArrays:
-        simple = table if isinstance(table, SimpleTable) else SimpleTable.of(table)
+        simple = table if isinstance(table, SimpleTable) else SimpleTable.from_table(table)
         return cls(simple, np.array(simple.following, np.int64), np.array(simple.marks, np.int64))
 
     def cells(self, first: np.ndarray, symbols: np.ndarray, states: np.ndarray) -> np.ndarray:

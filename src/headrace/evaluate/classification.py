@@ -199,7 +199,9 @@ class _GroupClassifier:
                 with_slots(group.key, {field: number for number, field in enumerate(self._key_fields)})
             )
         self._idle = [
-            None if forgets or not table.simple else np.isin(np.arange(table.alphabets[0].size), SimpleTable.of(table).idle)
+            None
+            if forgets or not table.simple
+            else np.isin(np.arange(table.alphabets[0].size), SimpleTable.from_table(table).idle)
             for table, forgets in zip(group.tables, group.forgets, strict=True)
         ]
 
@@ -310,7 +312,7 @@ def _facts(table: Table, trees: Sequence[Node], truths: BatchTruths, columns: Ma
     parts += [_TRUTH_FACTS.take(pa.array(truths.evaluate(tree))) for tree in trees]
     parts += [_fact_texts(columns[field]) for field in table.program.fields]
     rows, width = len(parts[0]), len(parts)
-    # From column by column to event by event.
+    # Change from column by column to event by event.
     order = np.arange(rows * width).reshape(width, rows).T.ravel()
     return pa.ListArray.from_arrays(
         pa.array(np.arange(0, rows * width + 1, width), pa.int32()), pa.concat_arrays(parts).take(pa.array(order))

@@ -86,7 +86,7 @@ class Values:
 
     @cached_property
     def distinct(self) -> tuple[NDArray[np.int64], list[Value | None]]:
-        # By type too: to Python, true and 1 are equal.
+        # Compare types, too: to Python, true and 1 are equal.
         numbers: dict[tuple[type[object], Value | None], int] = {}
         codes = [numbers.setdefault((type(value), value), len(numbers)) for value in self.values]
         return np.array(codes, np.int64), [value for _, value in numbers]

@@ -259,7 +259,7 @@ class RuleIndex:
         """By the length of the prefix, then by the prefix."""
         ranges: dict[Field, list[tuple[int, int, int]]] = {}
         needs = [_needs(tree) if len(trees) >= RULES_MIN else [] for tree in trees]
-        # Of several, the one that tells most rules apart; a prefix leaves more events than as many texts or numbers.
+        # Of several, take the one that distinguishes most rules; a prefix leaves more events than as many texts or numbers.
         values: dict[tuple[Field, bool], set[object]] = {}
         for need in (need for own in needs for need in own):
             values.setdefault(need.kind, set()).add(need.texts or need.prefix or (need.low, need.high))

@@ -35,7 +35,7 @@ def make_run(
         return SimpleRun(table, evidence_max=evidence_max, forgets=forgets)
     if table.registers is not None and not table.registers.each and not table.timers and is_compiled():
         return RegisterRun(table, evidence_max=evidence_max, forgets=forgets)
-    if (multiplied := ProductAutomaton.of(table)) is not None:
+    if (multiplied := ProductAutomaton.from_table(table)) is not None:
         run = ProductRun(table, multiplied, evidence_max=evidence_max, forgets=forgets)
         if states is None or run.knows(states):
             return run
@@ -50,11 +50,11 @@ def step(
     Returns the outputs, and the states that changed; where keys are forgotten, those of all keys with events.
     Timers of a key without events fire too, up to `until`."""
     run = make_run(table, evidence_max=evidence_max, until=until, forgets=forgets, states=states)
-    pieces = [run.feed(Rows.from_table(_sorted(events, states))), run.finish()]
+    pieces = [run.feed(Rows.from_table(_merge_states(events, states))), run.finish()]
     return Stepped(pa.concat_tables([piece.outputs for piece in pieces]), pa.concat_tables([piece.states for piece in pieces]))
 
 
-def _sorted(events: pa.Table, states: pa.Table) -> pa.Table:
+def _merge_states(events: pa.Table, states: pa.Table) -> pa.Table:
     """Events and state rows by key and offset."""
     if states.num_rows:
         events = pa.concat_tables([as_rows(states, events.schema), events], promote_options="default")

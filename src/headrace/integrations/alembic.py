@@ -48,8 +48,8 @@ class UpgradeHeadrace(MigrateOperation):
 
 @Operations.register_operation("headrace_downgrade")
 class DowngradeHeadrace(MigrateOperation):
-    """Drops headrace from the database, in the revision's transaction: the way back of the first installation. It refuses while
-    there are topics, waiting actions or dead letters."""
+    """Drops headrace from the database, in the revision's transaction; it reverses the first installation. It refuses
+    while there are topics, waiting actions or dead letters."""
 
     @classmethod
     def headrace_downgrade(cls, operations: Operations) -> None:

@@ -208,7 +208,7 @@ class Headrace:
             if action in self.action_handlers:
                 raise Conflict(f"{action} exists twice; give one of the functions another name=")
             call = AfterCommit(function, action=action, namespace=self.namespace)
-            # Without a session: it needs none.
+            # Open no session: it needs none.
             self._handle(action, call.handler(), policy, None)
             return call
 

@@ -58,6 +58,45 @@ CANCEL_S = 2.0
 """How long a cancelled handler may take to end after the grace time; then the node ends without it."""
 
 
+class NodePools:
+    """The connection pools of a node on one database: `loops` for its own statements, `handlers` for the user's code, and `relays`.
+
+    `long_steps`, `consumers` and `actions` are shares of them."""
+
+    def __init__(
+        self,
+        app: Application,
+        target: Target,
+        *,
+        node: str,
+        workers: int,
+        sequencer: bool,
+        connections: int,
+        relay_connections: int,
+    ) -> None:
+        # Each worker holds one connection while it handles, with the database's own settings: it runs the user's code.
+        consumer_workers = sum(consumer.concurrency for consumer in app.consumers)
+        budget = divide_connections(connections, handlers=consumer_workers + workers, sequencer=sequencer)
+        self.connections = budget.total
+        settings = {"headrace.node": node}
+        self.handlers = create_pool(target, size=budget.handlers, settings=settings)
+        self.loops = create_loop_pool(target, size=budget.loops, settings=settings)
+        self.relays = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
+        self.has_relays = relay_connections > 0
+        self.long_steps = PoolShare(self.loops, budget.share_of_long_steps(), name="a loop")
+        # One is left for the others: slow handlers of actions stop no consumer, and the other way round.
+        share = max(budget.handlers - 1, 1) if consumer_workers and workers else budget.handlers
+        self.consumers = PoolShare(self.handlers, share, name="a consumer", wait_s=WAIT_S)
+        self.actions = PoolShare(self.handlers, share, name="a worker of actions", wait_s=WAIT_S)
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Opens the pools, and has the stack close them. The pool of relays is opened with the first relay."""
+        for pool in (self.loops, self.handlers):
+            stack.push_async_callback(pool.close)
+            await pool.open()
+        stack.push_async_callback(self.relays.close)
+
+
 class DatabaseLoops:
     """The loops of a node on one database. Sequencer, ticker, rules and correlators run only with `sequencer`."""
 
@@ -84,35 +123,33 @@ class DatabaseLoops:
         self._tasks: list[asyncio.Task[None]] = []
         self._runs_sequencer = sequencer
         self._listener = Listener(target)
-        pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
-        # Each worker holds one connection while it handles, with the database's own settings: it runs the user's code.
-        consumer_workers = sum(consumer.concurrency for consumer in app.consumers)
-        action_workers = sum(group.workers for group in pools)
-        budget = divide_connections(connections, handlers=consumer_workers + action_workers, sequencer=sequencer)
-        settings = {"headrace.node": identity.name}
-        self._pool = create_pool(target, size=budget.handlers, settings=settings)
-        self.loop_pool = create_loop_pool(target, size=budget.loops, settings=settings)
-        self._long_steps = pool = PoolShare(self.loop_pool, budget.share_of_long_steps(), name="a loop")
-        # One is left for the others: slow handlers of actions stop no consumer, and the other way round.
-        share = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
-        of_consumers = PoolShare(self._pool, share, name="a consumer", wait_s=WAIT_S)
-        of_actions, subscribe = PoolShare(self._pool, share, name="a worker of actions", wait_s=WAIT_S), self._listener.subscribe
+        worker_pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
+        self._pools = pools = NodePools(
+            app,
+            target,
+            node=identity.name,
+            workers=sum(group.workers for group in worker_pools),
+            sequencer=sequencer,
+            connections=connections,
+            relay_connections=relay_connections,
+        )
+        self.loop_pool, pool, subscribe = pools.loops, pools.long_steps, self._listener.subscribe
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
-        self._sessions = sessions = HandlerSessions(app, target, consumers_pool=of_consumers, actions_pool=of_actions)
+        self._sessions = sessions = HandlerSessions(app, target, consumers_pool=pools.consumers, actions_pool=pools.actions)
         self._due = DuePoll(self.loop_pool, subscribe("headrace_log"), stop)
         self._conditions = ConditionCompiler(pool, subscribe("headrace_rule"), stop)
         sources, due = sessions.consumer_sources, self._due
         self.consumers = [
-            ConsumerRunner(consumer, of_consumers, subscribe("headrace_log"), stop, sources=sources, due=due)
+            ConsumerRunner(consumer, pools.consumers, subscribe("headrace_log"), stop, sources=sources, due=due)
             for consumer in app.consumers
         ]
         self.sequencer = Sequencer(self.loop_pool, self._listener, stop, readers=self.consumers)
         self.actions = ActionWorkers(
-            pools,
+            worker_pools,
             target,
-            of_actions,
+            pools.actions,
             self.loop_pool,
             subscribe,
             stop,
@@ -121,19 +158,15 @@ class DatabaseLoops:
             settings=work,
             sources=sessions.action_sources,
         )
-        self._runs_relays = relay_connections > 0
-        self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
         self.relays = self._create_relays(app.namespace)
         activity = Activity(lambda: [*self.consumers, *self.relays.runners], self.actions.workers)
-        self._maintenance = {
-            name: Loop(f"maintenance of {target}: {name}", pool=self._long_steps) for name in ("epoch", *MAINTENANCE)
-        }
+        self._maintenance = {name: Loop(f"maintenance of {target}: {name}", pool=pool) for name in ("epoch", *MAINTENANCE)}
         self._registry = Registry(
             app,
             identity,
             self.loop_pool,
             sequencer=sequencer,
-            connections=budget.total,
+            connections=pools.connections,
             report=activity.report,
             relays=lambda: self.relays.consumers,
         )
@@ -145,7 +178,7 @@ class DatabaseLoops:
         written = self._listener.subscribe("headrace_relay")
         return RelayEngine(
             self.loop_pool,
-            self._relay_pool,
+            self._pools.relays,
             written,
             self._stop,
             namespace=namespace,
@@ -164,14 +197,9 @@ class DatabaseLoops:
         # A stack: a step of the clean-up that fails must not keep the others from running.
         stack = AsyncExitStack()
         try:
-            stack.push_async_callback(self.loop_pool.close)
-            await self.loop_pool.open()
-            stack.push_async_callback(self._pool.close)
-            await self._pool.open()
-            # Opened with the first relay.
-            stack.push_async_callback(self._relay_pool.close)
+            await self._pools.open(stack)
             stack.push_async_callback(self._sessions.close)
-            # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
+            # Do this after a rejected start, too: the node itself may be registered already, and its actions would wait for it.
             stack.push_async_callback(self._deregister)
             stack.push_async_callback(self._release_work)
             await self._first_of(f"registration with {self.target}", self._register)
@@ -215,7 +243,7 @@ class DatabaseLoops:
     async def _run_loops(self) -> None:
         background = {"listener": self._listener.run, "heartbeat": self._registry.loop.run}
         loops = {"due consumers": self._due.loop.run, "actions": self.actions.run}
-        if self._runs_relays:
+        if self._pools.has_relays:
             loops["relays"] = self.relays.run
         if self._runs_sequencer:
             background["maintenance"] = Loop(f"maintenance of {self.target}", step=self._maintain).run
@@ -261,7 +289,7 @@ class DatabaseLoops:
     async def _maintain(self) -> float:
         await self._maintenance["epoch"].attempt(self._record_epoch)
         for name, statement in MAINTENANCE.items():
-            await self._maintenance[name].attempt(partial(fetch_value_async, self._long_steps, statement))
+            await self._maintenance[name].attempt(partial(fetch_value_async, self._pools.long_steps, statement))
         return MAINTENANCE_S
 
 

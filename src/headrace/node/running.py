@@ -58,7 +58,7 @@ class RunningNode:
         """Which loops fail now. Costs no round trip, so that a health check may call it often."""
         failures = self._monitor.failures()
         if self._task.done():
-            failures.append(_ended(self._task))
+            failures.append(_loop_failure(self._task))
         return Health(tuple(failures))
 
 
@@ -79,7 +79,7 @@ async def run_node(
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
     if dsn is None:
-        # In a thread: without configuration this starts the embedded server.
+        # Run it in a thread: without configuration this starts the embedded server.
         targets: Sequence[Target] = await asyncio.to_thread(configured_targets)
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn
@@ -150,13 +150,13 @@ async def _start(node: Node, task: asyncio.Task[None], targets: Sequence[Target]
         await task
 
 
-def _ended(task: asyncio.Task[None]) -> LoopFailure:
+def _loop_failure(task: asyncio.Task[None]) -> LoopFailure:
     error = None if task.cancelled() else task.exception()
     return LoopFailure("node", error_line(error) if error else "the node has ended", 1)
 
 
 def _report_end(monitor: LoopMonitor, task: asyncio.Task[None]) -> None:
-    failure = _ended(task)
+    failure = _loop_failure(task)
     logger.error("the node has ended although nobody stopped it: %s", failure.error)
     monitor.report(failure)
 

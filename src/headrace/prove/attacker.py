@@ -90,9 +90,9 @@ def send_typed(
     return cursor.execute(text.encode() if isinstance(text, str) else text.as_bytes(conn), parameters)
 
 
-def typed_null(place: int) -> sql.Composable:
-    """A null of the type of the parameter at a place: no constraint of a domain is checked."""
-    return sql.SQL("(select {} where false)").format(sql.SQL("$") + sql.Literal(place))
+def typed_null(number: int) -> sql.Composable:
+    """Builds a null with the type of parameter $number, so that no constraint of a domain is checked."""
+    return sql.SQL("(select {} where false)").format(sql.SQL("$") + sql.Literal(number))
 
 
 @dataclass(frozen=True)

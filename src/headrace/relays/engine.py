@@ -149,7 +149,7 @@ class RunningRelay:
         try:
             await asyncio.wait([self._task], timeout=STOP_S)
         finally:
-            # Also if whoever waits is cancelled: no delivery outlives its node.
+            # Do this even if whoever waits is cancelled: no delivery outlives its node.
             await cancel_tasks(*({self._task} if not self._task.done() else ()))
 
 

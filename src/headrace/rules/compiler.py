@@ -52,7 +52,7 @@ async def compile_topic(conn: AsyncConnection, topic_id: int, *, lock_ms: int | 
         await conn.execute("select headrace_internal.take_effect(%s, %s, %s::jsonb)", (topic_id, row[0], compiled))
         await _write_programs(conn, topic_id, row[0])
         await conn.execute("select headrace_internal.unwatch(%s, 'headrace.rules')", (topic_id,))
-    # Only these: to look at all that still wait, after every batch, would take a time that grows with the square of their number.
+    # Look at these only: to look at all that still wait, after every batch, would take a time that grows with the square of their number.
     await conn.execute("select headrace_internal.show_status('rule', %s)", (version_ids,))
     return len(pending)
 

@@ -113,11 +113,11 @@ class _Corpus:
     def observe(self, number: int) -> Observation:
         """The answers to a case."""
 
-        def place_of(row: dict[str, Any]) -> list[tuple[bool, int]]:
+        def output_order(row: dict[str, Any]) -> list[tuple[bool, int]]:
             """Outputs of timers have no offset, and come before those of events of the same time."""
             return [(row[name] is not None, row[name] or 0) for name in ("time", "offset", "place")]
 
-        rows = sorted(self._outputs[number], key=place_of)
+        rows = sorted(self._outputs[number], key=output_order)
         table = self._specs[number].table
         state = start_state(table, 0)
         if number in self._states:

@@ -35,7 +35,7 @@ class Access:
     secret: str | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Access:
+    def from_options(cls, options: Mapping[str, str]) -> Access:
         """From the options of a source or sink, with names in lower case."""
         for name in options:
             if name.lower() in FORBIDDEN:
@@ -129,5 +129,5 @@ def _parse(text: str, place: str) -> list[Target]:
     try:
         return parse_targets(text)
     except Invalid:
-        # Not chained: the parser's message quotes the text.
+        # Do not chain it: the parser's message quotes the text.
         raise Invalid(f"the address in {place} cannot be read; write postgresql://user:password@host:5432/database") from None

@@ -41,29 +41,29 @@ class HeadraceSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        Access.of(without_table_properties(options))
+        Access.from_options(without_table_properties(options))
 
     @classmethod
     def name(cls) -> str:
         return "headrace"
 
     def schema(self) -> StructType:
-        options = SourceOptions.of(self.options)
+        options = SourceOptions.from_options(self.options)
         schema = event_schema(options.columns, extracted=[extract.name for extract in options.extracts])
         schema = with_payload_type(schema, options)
         return _with_options(schema, self.options) if "provider" in self.options else schema
 
     def reader(self, schema: StructType) -> EventReader:
-        return EventReader(SourceOptions.of(with_table_options(self.options, schema)), schema)
+        return EventReader(SourceOptions.from_options(with_table_options(self.options, schema)), schema)
 
     def streamReader(self, schema: StructType) -> EventStreamReader:  # noqa: N802
         return EventStreamReader(with_table_options(self.options, schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> EventWriter:
-        return EventWriter(SinkOptions.of(self.options, schema, overwrite=overwrite))
+        return EventWriter(SinkOptions.from_options(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> EventStreamWriter:  # noqa: N802
-        return EventStreamWriter(SinkOptions.of(self.options, schema, overwrite=overwrite))
+        return EventStreamWriter(SinkOptions.from_options(self.options, schema, overwrite=overwrite))
 
 
 def _with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
@@ -99,7 +99,7 @@ class EventsFunction:
                 "create table … using headrace options (…)"
             )
         schema = event_schema()
-        reader = EventReader(SourceOptions.of({**values, "subscribe": str(topic[0].as_py())}), schema)
+        reader = EventReader(SourceOptions.from_options({**values, "subscribe": str(topic[0].as_py())}), schema)
         for split in reader.partitions():
             for batch in reader.read(split):
                 yield pa.Table.from_batches([batch])

@@ -133,7 +133,7 @@ def find_headrace_error(error: BaseException) -> HeadraceError | None:
 
 @contextmanager
 def map_spark_errors() -> Iterator[None]:
-    """Raises our own error in place of the exception of Spark that carries it."""
+    """Raises our own error instead of Spark's exception that carries it."""
     try:
         yield
     except HeadraceError:

@@ -200,5 +200,5 @@ def read(
     if hasattr(running, "_jsc"):
         from headrace.spark.source import plan_splits
 
-        plan_splits(SourceOptions.of(values))
+        plan_splits(SourceOptions.from_options(values))
     return running.read.format("headrace").options(**values).load()

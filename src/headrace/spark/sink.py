@@ -47,9 +47,9 @@ class SinkOptions:
     write_id: str | None
 
     @classmethod
-    def of(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkOptions:
+    def from_options(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkOptions:
         options = {name.lower(): value for name, value in options.items()}
-        access = Access.of(options)
+        access = Access.from_options(options)
         if unknown := sorted(set(options) - KNOWN):
             raise Invalid(f"the sink has no option {', '.join(unknown)}; docs/spark.md lists the options")
         if overwrite:

@@ -69,7 +69,7 @@ class OneConnectionPool:
         self._conn = conn
 
     @classmethod
-    def of(cls, conn: AsyncConnection) -> Pool:
+    def for_connection(cls, conn: AsyncConnection) -> Pool:
         """The pool, for code that expects psycopg's."""
         return cast(Pool, cls(conn))
 

@@ -105,7 +105,7 @@ class DatabaseServer:
                 "embedded PostgreSQL"
             ) from None
         try:
-            # Not before the creation: the sessions of the last test need a moment to end.
+            # Drop ended databases after the creation, not before: the sessions of the last test need a moment to end.
             self._drop_ended()
             yield Target("test", make_conninfo(self._dsn, dbname=name)), name
         finally:

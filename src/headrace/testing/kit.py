@@ -154,7 +154,7 @@ def list_sent_actions(conn: Connection, handled: Mapping[UUID, Action], namespac
             continue
         action = handled.get(result.action_id) or Action(id=result.action_id, action=result.action)
         actions.append(_sent_action(action, "done", result.attempts))
-    # By id: a uuid v7 begins with the time.
+    # Sort by id: a uuid v7 begins with the time.
     return sorted(actions, key=lambda action: action.id)
 
 
@@ -378,7 +378,7 @@ class Kit(BaseKit):
     @asynccontextmanager
     async def _steps(self, app: Headrace) -> AsyncIterator[ApplicationSteps]:
         with async_view(self.conn, in_transaction=False) as view:
-            pool = OneConnectionPool.of(view)
+            pool = OneConnectionPool.for_connection(view)
             steps = ApplicationSteps(app, self.conn, self.target, pool, self._handled, in_transaction=False)
             try:
                 yield steps
@@ -417,7 +417,7 @@ class TransactionKit(BaseKit):
         owner = open_transaction(self._owner)
         with sync_view(owner) as conn, async_view(owner, in_transaction=True) as view:
             async with view.transaction():
-                target, pool = Target("test", conn.info.dsn), OneConnectionPool.of(view)
+                target, pool = Target("test", conn.info.dsn), OneConnectionPool.for_connection(view)
                 yield ApplicationSteps(app, conn, target, pool, self._handled, in_transaction=True)
         # The objects of an ORM session may have been changed by handlers.
         if hasattr(self._owner, "expire_all"):

@@ -89,7 +89,7 @@ class ApplicationSteps:
         sources = sessions.consumer_sources
         self._consumers = [ConsumerRunner(one, pool, subscription, stop, sources=sources) for one in self.app.consumers]
         self._queue = RecordingQueue(pool, self.handled, namespace=namespace, node_id=identity.node_id)
-        # Without rates: those are limits of time, and the test's time stands still.
+        # Ignore rates: those are limits of time, and the test's time stands still.
         groups = [replace(group, rate_per_s=None) for group in build_worker_pools(self.app.action_handlers.values())]
         leases = LeaseExtender(self._queue)
         self._workers = [

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.lane("pg18")
 
 def write(secret: str, namespace: str) -> None:
     options = {"secret": secret, "topic": "orders", "type": "placed", "namespace": namespace}
-    writer = EventWriter(SinkOptions.of(options, event_schema(["payload"]), overwrite=False))
+    writer = EventWriter(SinkOptions.from_options(options, event_schema(["payload"]), overwrite=False))
     writer.commit([writer.write(iter([pa.record_batch({"payload": ["41", "42"]})]))])
 
 

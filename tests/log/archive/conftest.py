@@ -11,4 +11,4 @@ from tests.cli.conftest import Cli, call
 @pytest.fixture
 def cli(database: Target) -> Cli:
     """Calls `headrace` on the test's database."""
-    return lambda *words, given=None: call(*words, "--dsn", database.dsn, given=given)
+    return lambda *words, stdin=None: call(*words, "--dsn", database.dsn, stdin=stdin)

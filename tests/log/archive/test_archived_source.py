@@ -109,7 +109,7 @@ def test_archive_with_a_gap_before_the_log_is_not_read(three: Connection, secret
 
 
 def test_split_dropped_between_planning_and_reading_comes_from_the_archive(three: Connection, secret: str) -> None:
-    reader = EventReader(SourceOptions.of({"secret": secret, "subscribe": "orders"}), event_schema())
+    reader = EventReader(SourceOptions.from_options({"secret": secret, "subscribe": "orders"}), event_schema())
     (split,) = reader.partitions()
     drop(three, days=6)
     offsets = [offset for batch in reader.read(split) for offset in batch.column("offset").to_pylist()]

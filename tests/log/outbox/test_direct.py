@@ -183,7 +183,7 @@ def test_payload_that_keeps_its_schema_goes_the_direct_way_but_never_by_copy(con
 def test_session_without_weak_references_publishes_by_the_function() -> None:
     event = validate_event(Event(topic="orders", type="a"))
     for session in (None, 5):
-        statements.remember_way(session, event, None, may_insert=True)
+        statements.record_insert_privilege(session, event, None, may_insert=True)
         assert statements.insert_statement(session, event, None) is None
 
 

@@ -15,21 +15,21 @@ def ids(conn: Connection, number: int) -> list[UUID]:
 
 def test_ids_have_version_7_and_the_time(conn: Connection) -> None:
     before = datetime.now(UTC).timestamp()
-    made = ids(conn, 5_000)
-    assert {one.version for one in made} == {7} and len(set(made)) == 5_000
-    assert made[0] < made[-1]
-    assert all(before - 1 < (one.int >> 80) / 1000 < datetime.now(UTC).timestamp() + 1 for one in made)
+    event_ids = ids(conn, 5_000)
+    assert {one.version for one in event_ids} == {7} and len(set(event_ids)) == 5_000
+    assert event_ids[0] < event_ids[-1]
+    assert all(before - 1 < (one.int >> 80) / 1000 < datetime.now(UTC).timestamp() + 1 for one in event_ids)
 
 
 def test_same_seed_gives_no_id_twice(conn: Connection, database: Target) -> None:
     """Neither in two sessions nor twice in one: the sequencer would drop the second event."""
-    made: list[UUID] = []
+    event_ids: list[UUID] = []
     with connect(database) as second:
         for _ in range(300):
             for session in (conn, second):
                 session.execute("select setseed(0.5)")
-                made += ids(session, 3)
-    assert len(set(made)) == len(made) == 1_800
+                event_ids += ids(session, 3)
+    assert len(set(event_ids)) == len(event_ids) == 1_800
 
 
 def test_null_as_event_id_means_a_new_one(conn: Connection) -> None:

@@ -14,7 +14,7 @@ from headrace.db import Connection, Target
 from headrace.spark import CorrelatorSpec, correlate
 from headrace.spark.frames import correlation_tasks
 from headrace.spark.frames.correlation_tasks import Reading
-from headrace.spark.source.frame_reads import PIECE_BYTES_MAX, Files, find_pieces, packed
+from headrace.spark.source.frame_reads import PIECE_BYTES_MAX, Files, find_pieces, pack_files
 from tests.builders import drain, topic
 from tests.spark.reading import load, publish_numbers, secret_file
 
@@ -187,11 +187,11 @@ def test_pieces_read_every_row_once(tmp_path: Path) -> None:
     offsets = [offset for piece in cut for batch in piece.batches(["type", "offset"]) for offset in batch["offset"].to_pylist()]
     assert offsets == list(range(100))
     sizes = {f"small{n}": 10 for n in range(50)} | {"large": 5 * PIECE_BYTES_MAX} | {"middle": PIECE_BYTES_MAX}
-    pieces = packed(sizes, cores=2)
+    pieces = pack_files(sizes, cores=2)
     assert sorted(path for piece in pieces for path in piece.paths if piece.part == 0) == sorted(sizes)
     assert [piece.parts for piece in pieces if piece.paths == ("large",)] == [6] * 6
     assert len(pieces) == 6 + 1 + 1
-    assert [len(piece.paths) for piece in packed({str(n): 31 << 20 for n in range(8)}, cores=2)] == [4, 4]
+    assert [len(piece.paths) for piece in pack_files({str(n): 31 << 20 for n in range(8)}, cores=2)] == [4, 4]
 
 
 @pytest.mark.lane("pg18")

@@ -18,4 +18,4 @@ class DeadlyWriter(EventStreamWriter):
 
 class DeadlySource(HeadraceSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DeadlyWriter:  # noqa: N802
-        return DeadlyWriter(SinkOptions.of(self.options, schema, overwrite=overwrite))
+        return DeadlyWriter(SinkOptions.from_options(self.options, schema, overwrite=overwrite))

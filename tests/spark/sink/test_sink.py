@@ -28,7 +28,7 @@ def secret(database: Target, tmp_path: Path) -> str:
 
 def options(secret: str, **more: str) -> SinkOptions:
     raw = {"secret": secret, "topic": "orders", "type": "placed", **more}
-    return SinkOptions.of(raw, event_schema(["payload"]), overwrite=False)
+    return SinkOptions.from_options(raw, event_schema(["payload"]), overwrite=False)
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -178,15 +178,15 @@ def test_invalid_rows_are_rejected_and_nothing_is_published(conn: Connection, se
 def test_unfit_column_or_option_is_rejected(raw: dict[str, str], columns: list[str], error: str | None) -> None:
     schema = StructType([StructField(name, StringType()) for name in columns])
     with pytest.raises(Invalid, match=error) if error else nullcontext():
-        SinkOptions.of(raw, schema, overwrite=False)
+        SinkOptions.from_options(raw, schema, overwrite=False)
 
 
 def test_payload_that_is_no_text_is_rejected() -> None:
     schema = StructType([StructField("payload", StructType([StructField("a", StringType())]))])
     with pytest.raises(Invalid, match="to_json makes a string"):
-        SinkOptions.of({"topic": "orders", "type": "t"}, schema, overwrite=False)
+        SinkOptions.from_options({"topic": "orders", "type": "t"}, schema, overwrite=False)
 
 
 def test_overwriting_a_log_is_rejected(secret: str) -> None:
     with pytest.raises(Invalid, match="only ever appended"):
-        SinkOptions.of({"topic": "orders", "type": "t", "secret": secret}, event_schema(["payload"]), overwrite=True)
+        SinkOptions.from_options({"topic": "orders", "type": "t", "secret": secret}, event_schema(["payload"]), overwrite=True)

@@ -62,7 +62,7 @@ def test_stream_overtaken_by_retention_stops(conn: Connection, secret: str) -> N
 
 def test_split_dropped_between_planning_and_reading_is_an_error(conn: Connection, secret: str) -> None:
     publish_two_months(conn)
-    reader = EventReader(SourceOptions.of({"secret": secret, "subscribe": "orders"}), event_schema())
+    reader = EventReader(SourceOptions.from_options({"secret": secret, "subscribe": "orders"}), event_schema())
     (split,) = reader.partitions()
     drop_first_month(conn)
     with pytest.raises(PositionOutOfRange, match="positions 1 to 10 have been dropped"):
@@ -71,7 +71,7 @@ def test_split_dropped_between_planning_and_reading_is_an_error(conn: Connection
 
 def test_reading_keeps_its_positions_from_being_dropped(conn: Connection, second: Connection, secret: str) -> None:
     publish_two_months(conn)
-    reader = EventReader(SourceOptions.of({"secret": secret, "subscribe": "orders"}), event_schema())
+    reader = EventReader(SourceOptions.from_options({"secret": secret, "subscribe": "orders"}), event_schema())
     (split,) = reader.partitions()
     batches = reader.read(split)
     first = next(batches)

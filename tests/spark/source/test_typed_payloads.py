@@ -80,7 +80,7 @@ def orders(conn: Connection) -> Connection:
 
 def test_type_comes_from_the_schema_of_one_event_type(orders: Connection, secret: str) -> None:
     def schema(**options: str) -> str:
-        read = SourceOptions.of({"secret": secret, "subscribe": "orders", "schema": "registry", **options})
+        read = SourceOptions.from_options({"secret": secret, "subscribe": "orders", "schema": "registry", **options})
         return with_payload_type(event_schema(("payload", "offset")), read).simpleString()
 
     assert schema(types="order.placed") == (
@@ -132,7 +132,7 @@ def test_ddl_means_what_spark_means_by_it(spark: SparkSession) -> None:
 )
 def test_wrong_ddl_is_said_with_its_place(text: str, message: str) -> None:
     with pytest.raises(Invalid, match=re.escape(message)):
-        SourceOptions.of({"subscribe": "orders", "schema": text})
+        SourceOptions.from_options({"subscribe": "orders", "schema": text})
 
 
 def test_decimal_keeps_its_digits_and_rounds_what_is_too_fine() -> None:

@@ -86,7 +86,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunningServer:
     """A running server and its database."""
 
     port: int
@@ -129,16 +129,16 @@ def serve(targets: list[Target], settings: IngestSettings) -> Iterator[int]:
 
 
 @contextmanager
-def serving_place(server: Server, settings: IngestSettings | None = None) -> Iterator[Place]:
+def run_server(server: Server, settings: IngestSettings | None = None) -> Iterator[RunningServer]:
     with own_database(server, "ingest", template="headrace_template") as target, connect(target) as conn:
         create_topic(conn, "orders")
         with serve([target], settings or IngestSettings(address=LOOPBACK, cache_s=0.2, rate_per_s=100_000)) as port:
-            yield Place(port, target, conn)
+            yield RunningServer(port, target, conn)
 
 
 @pytest.fixture(scope="module")
-def place(server: Server) -> Iterator[Place]:
-    with serving_place(server) as running:
+def http_server(server: Server) -> Iterator[RunningServer]:
+    with run_server(server) as running:
         yield running
 
 
@@ -146,8 +146,8 @@ NewTopic = Callable[[], str]
 
 
 @pytest.fixture
-def topic(place: Place, request: pytest.FixtureRequest) -> str:
+def topic(http_server: RunningServer, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own."""
     name = request.node.name.partition("[")[0].removeprefix("test_")[:60] + f"-{abs(hash(request.node.name)) % 10**6}"
-    create_topic(place.conn, name)
+    create_topic(http_server.conn, name)
     return name

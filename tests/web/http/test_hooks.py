@@ -20,7 +20,7 @@ from headrace.db import create_namespace
 from headrace.log.topics import create_topic
 from headrace.web.http import alter_hook, create_hook, drop_hook, get_hook, list_hooks
 from tests.builders import wait_until
-from tests.web.http.conftest import Client, Place
+from tests.web.http.conftest import Client, RunningServer
 
 SECRETS = {
     "OLD": "b2xkIHNlY3JldCBvZiBoZWFkcmFjZQ==",
@@ -70,16 +70,16 @@ SIGN: dict[str, Callable[[str, bytes, int], dict[str, str]]] = {
 TIMED = ("standard-webhooks", "stripe")
 
 
-def send(place: Place, hook: str, body: bytes, headers: dict[str, str], **more: str) -> Any:
-    return Client(place.port).post(f"/hooks/{hook}", body, **{"content_type": "application/json", **headers, **more})
+def send(http_server: RunningServer, hook: str, body: bytes, headers: dict[str, str], **more: str) -> Any:
+    return Client(http_server.port).post(f"/hooks/{hook}", body, **{"content_type": "application/json", **headers, **more})
 
 
 @pytest.mark.parametrize("scheme", SIGN)
-def test_signature_decides(place: Place, topic: str, scheme: Any) -> None:
+def test_signature_decides(http_server: RunningServer, topic: str, scheme: Any) -> None:
     hook, sign, now = f"{scheme}-decides", SIGN[scheme], int(time.time())
-    create_hook(place.conn, hook, topic, scheme, ["env:NEW", "env:OLD"], mapping={"type": "paid", "id": "{body:id}"})
+    create_hook(http_server.conn, hook, topic, scheme, ["env:NEW", "env:OLD"], mapping={"type": "paid", "id": "{body:id}"})
     for secret in SECRETS.values():
-        answer = send(place, hook, BODY, sign(secret, BODY, now))
+        answer = send(http_server, hook, BODY, sign(secret, BODY, now))
         assert answer.status == 201, answer.body
     refused = [(BODY, sign(WRONG, BODY, now)), (BODY, {})]
     if scheme != "token":
@@ -91,10 +91,10 @@ def test_signature_decides(place: Place, topic: str, scheme: Any) -> None:
     if scheme in TIMED:
         refused += [(BODY, sign(SECRETS["NEW"], BODY, now + shift)) for shift in (-310, 310)]
     for body, headers in refused:
-        answer = send(place, hook, body, headers)
+        answer = send(http_server, hook, body, headers)
         assert (answer.status, answer.error) == (401, "InvalidSignature"), headers
         assert not any(secret in answer.body.decode() for secret in (*SECRETS.values(), hex_digest(SECRETS["NEW"], BODY)))
-    (event,) = place.log(topic)
+    (event,) = http_server.log(topic)
     assert (event.type, event.payload, event.headers) == ("paid", json.loads(BODY), {"webhook_id": "evt_1"})
     assert event.producer == f"/hooks/default/{hook}"
 
@@ -108,87 +108,91 @@ def test_signature_decides(place: Place, topic: str, scheme: Any) -> None:
         ("token", ("default-token.received", None, None)),
     ],
 )
-def test_each_scheme_has_a_mapping(place: Place, topic: str, scheme: Any, expected: tuple[object, ...]) -> None:
-    create_hook(place.conn, f"default-{scheme}", topic, scheme, ["env:NEW"])
-    assert send(place, f"default/default-{scheme}", BODY, SIGN[scheme](SECRETS["NEW"], BODY, int(time.time()))).status == 201
-    (event,) = place.log(topic)
+def test_each_scheme_has_a_mapping(http_server: RunningServer, topic: str, scheme: Any, expected: tuple[object, ...]) -> None:
+    create_hook(http_server.conn, f"default-{scheme}", topic, scheme, ["env:NEW"])
+    assert (
+        send(http_server, f"default/default-{scheme}", BODY, SIGN[scheme](SECRETS["NEW"], BODY, int(time.time()))).status == 201
+    )
+    (event,) = http_server.log(topic)
     assert (event.type, event.key, event.headers.get("webhook_id")) == expected
 
 
-def test_timed_window_is_that_of_the_hook(place: Place, topic: str) -> None:
-    create_hook(place.conn, "narrow", topic, "stripe", ["env:NEW"], window_s=10)
+def test_timed_window_is_that_of_the_hook(http_server: RunningServer, topic: str) -> None:
+    create_hook(http_server.conn, "narrow", topic, "stripe", ["env:NEW"], window_s=10)
     late = sign_stripe(SECRETS["NEW"], BODY, int(time.time()) - 20)
-    assert send(place, "narrow", BODY, late).status == 401
-    alter_hook(place.conn, "narrow", window_s=3600)
-    wait_until(lambda: send(place, "narrow", BODY, late).status == 201, "the new window")
+    assert send(http_server, "narrow", BODY, late).status == 401
+    alter_hook(http_server.conn, "narrow", window_s=3600)
+    wait_until(lambda: send(http_server, "narrow", BODY, late).status == 201, "the new window")
 
 
-def test_secret_is_rotated_without_a_gap(place: Place, topic: str) -> None:
-    create_hook(place.conn, "turning", topic, "github", ["env:OLD"])
+def test_secret_is_rotated_without_a_gap(http_server: RunningServer, topic: str) -> None:
+    create_hook(http_server.conn, "turning", topic, "github", ["env:OLD"])
     old, new = (sign_github(SECRETS[name], BODY, 0) for name in ("OLD", "NEW"))
-    assert (send(place, "turning", BODY, old).status, send(place, "turning", BODY, new).status) == (201, 401)
-    alter_hook(place.conn, "turning", secrets=["env:NEW", "env:OLD"])
-    wait_until(lambda: send(place, "turning", BODY, new).status == 201, "the new secret")
-    assert send(place, "turning", BODY, old).status == 201
-    alter_hook(place.conn, "turning", secrets=["env:NEW"])
-    wait_until(lambda: send(place, "turning", BODY, old).status == 401, "the end of the old secret")
-    assert len(place.log(topic)) == 1
+    assert (send(http_server, "turning", BODY, old).status, send(http_server, "turning", BODY, new).status) == (201, 401)
+    alter_hook(http_server.conn, "turning", secrets=["env:NEW", "env:OLD"])
+    wait_until(lambda: send(http_server, "turning", BODY, new).status == 201, "the new secret")
+    assert send(http_server, "turning", BODY, old).status == 201
+    alter_hook(http_server.conn, "turning", secrets=["env:NEW"])
+    wait_until(lambda: send(http_server, "turning", BODY, old).status == 401, "the end of the old secret")
+    assert len(http_server.log(topic)) == 1
 
 
-def test_secret_in_a_file_of_its_namespace(place: Place, secrets: Path) -> None:
-    create_namespace(place.conn, "billing")
-    create_topic(place.conn, "bills", namespace="billing")
+def test_secret_in_a_file_of_its_namespace(http_server: RunningServer, secrets: Path) -> None:
+    create_namespace(http_server.conn, "billing")
+    create_topic(http_server.conn, "bills", namespace="billing")
     (secrets / "billing.stripe").write_text(f"{WRONG}\n")
     (secrets / "stripe").write_text(SECRETS["NEW"])
-    create_hook(place.conn, "bills", "bills", "stripe", ["file:stripe"], namespace="billing")
+    create_hook(http_server.conn, "bills", "bills", "stripe", ["file:stripe"], namespace="billing")
     now = int(time.time())
-    assert send(place, "billing/bills", BODY, sign_stripe(SECRETS["NEW"], BODY, now)).status == 401
-    assert send(place, "billing/bills", BODY, sign_stripe(WRONG, BODY, now)).status == 201
-    assert send(place, "bills", BODY, sign_stripe(WRONG, BODY, now)).status == 404, "the short path is the namespace default"
-    assert [event.key for event in place.log("bills", "billing")] == ["in_7"]
+    assert send(http_server, "billing/bills", BODY, sign_stripe(SECRETS["NEW"], BODY, now)).status == 401
+    assert send(http_server, "billing/bills", BODY, sign_stripe(WRONG, BODY, now)).status == 201
+    assert send(http_server, "bills", BODY, sign_stripe(WRONG, BODY, now)).status == 404, (
+        "the short path is the namespace default"
+    )
+    assert [event.key for event in http_server.log("bills", "billing")] == ["in_7"]
 
 
 def test_hook_without_its_secret_is_503_and_the_log_names_the_variable(
-    place: Place, topic: str, caplog: pytest.LogCaptureFixture
+    http_server: RunningServer, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    create_namespace(place.conn, "other")
-    create_topic(place.conn, topic, namespace="other")
+    create_namespace(http_server.conn, "other")
+    create_topic(http_server.conn, topic, namespace="other")
     # A secret of the namespace default, by its name: it is not found.
-    create_hook(place.conn, "lost", topic, "token", ["env:NEW"], namespace="other")
-    answer = send(place, "other/lost", BODY, sign_token(SECRETS["NEW"], BODY, 0))
+    create_hook(http_server.conn, "lost", topic, "token", ["env:NEW"], namespace="other")
+    answer = send(http_server, "other/lost", BODY, sign_token(SECRETS["NEW"], BODY, 0))
     assert answer.status == 503 and "HEADRACE" not in answer.body.decode()
     assert "HEADRACE_SECRET_OTHER__NEW is not set" in caplog.text and SECRETS["NEW"] not in caplog.text
 
 
 @pytest.mark.parametrize("reference", [WRONG, "env:", "env:a", "env:A__B", "env:_A", "env:A_", "file:../x", "file:a/b", "file:", "file:.x",
                                        "env:A env:B", "env:A\n", "whsec_" + WRONG])  # fmt: skip
-def test_secret_itself_is_refused_and_not_shown(place: Place, topic: str, reference: str) -> None:
+def test_secret_itself_is_refused_and_not_shown(http_server: RunningServer, topic: str, reference: str) -> None:
     with pytest.raises(InvalidHook) as error:
-        create_hook(place.conn, "leak", topic, "token", [reference])
+        create_hook(http_server.conn, "leak", topic, "token", [reference])
     assert reference not in str(error.value) or len(reference) < 6
     with pytest.raises(Exception, match="cannot be stored"):
-        place.conn.execute("select headrace.create_hook('leak', %s, 'token', %s)", (topic, [reference, "env:OK"]))
+        http_server.conn.execute("select headrace.create_hook('leak', %s, 'token', %s)", (topic, [reference, "env:OK"]))
 
 
-def test_unknown_switched_off_and_dropped_hooks_are_404(place: Place, topic: str) -> None:
-    create_hook(place.conn, "off", topic, "token", ["env:NEW"])
+def test_unknown_switched_off_and_dropped_hooks_are_404(http_server: RunningServer, topic: str) -> None:
+    create_hook(http_server.conn, "off", topic, "token", ["env:NEW"])
     headers = sign_token(SECRETS["NEW"], BODY, 0)
-    assert send(place, "off", BODY, headers).status == 201
-    alter_hook(place.conn, "off", active=False)
-    wait_until(lambda: send(place, "off", BODY, headers).status == 404, "the end of the hook")
-    alter_hook(place.conn, "off", active=True)
-    wait_until(lambda: send(place, "off", BODY, headers).status == 201, "the hook again")
-    drop_hook(place.conn, "off")
-    wait_until(lambda: send(place, "off", BODY, headers).status == 404, "the end of the hook")
-    assert send(place, "never", BODY, headers).error == "UnknownHook"
-    assert send(place, "no/where", BODY, headers).error == "UnknownHook"
+    assert send(http_server, "off", BODY, headers).status == 201
+    alter_hook(http_server.conn, "off", active=False)
+    wait_until(lambda: send(http_server, "off", BODY, headers).status == 404, "the end of the hook")
+    alter_hook(http_server.conn, "off", active=True)
+    wait_until(lambda: send(http_server, "off", BODY, headers).status == 201, "the hook again")
+    drop_hook(http_server.conn, "off")
+    wait_until(lambda: send(http_server, "off", BODY, headers).status == 404, "the end of the hook")
+    assert send(http_server, "never", BODY, headers).error == "UnknownHook"
+    assert send(http_server, "no/where", BODY, headers).error == "UnknownHook"
 
 
-def test_github_form_and_bad_bodies(place: Place, topic: str) -> None:
-    create_hook(place.conn, "forms", topic, "github", ["env:NEW"])
+def test_github_form_and_bad_bodies(http_server: RunningServer, topic: str) -> None:
+    create_hook(http_server.conn, "forms", topic, "github", ["env:NEW"])
     form = urlencode({"payload": BODY.decode()}).encode()
     kind = "application/x-www-form-urlencoded"
-    assert send(place, "forms", form, sign_github(SECRETS["NEW"], form, 0), content_type=kind).status == 201
+    assert send(http_server, "forms", form, sign_github(SECRETS["NEW"], form, 0), content_type=kind).status == 201
     for body, content_type, status in (
         (b"payload=1&payload=2", kind, 400),
         (b"x=1", kind, 400),
@@ -198,25 +202,25 @@ def test_github_form_and_bad_bodies(place: Place, topic: str) -> None:
         (b'{"a": "\\u0000"}', "application/json", 422),
         (b"[" * 100_000, "application/json", 422),
     ):
-        answer = send(place, "forms", body, sign_github(SECRETS["NEW"], body, 0), content_type=content_type)
+        answer = send(http_server, "forms", body, sign_github(SECRETS["NEW"], body, 0), content_type=content_type)
         assert answer.status == status, (body[:20], answer.body)
-    (event,) = place.log(topic)
+    (event,) = http_server.log(topic)
     assert event.payload == json.loads(BODY)
 
 
-def test_mapping_takes_headers_query_and_fields(place: Place, topic: str) -> None:
+def test_mapping_takes_headers_query_and_fields(http_server: RunningServer, topic: str) -> None:
     mapping = {
         "type": "{query:system}.{body:items.1.kind}.{body:action|none}",
         "key": "{header:X-Tenant}/{body:n}/{body:flag}",
         "payload": "{body:items.1}",
     }
-    create_hook(place.conn, "mapped", topic, "token", ["env:NEW"], mapping=mapping)
+    create_hook(http_server.conn, "mapped", topic, "token", ["env:NEW"], mapping=mapping)
     body = b'{"n": 12, "flag": true, "items": [{}, {"kind": "b", "exact": 1.10}], "action": null}'
     headers = sign_token(SECRETS["NEW"], body, 0)
-    assert send(place, "mapped?system=crm", body, headers, x_tenant="t").status == 201
-    answer = send(place, "mapped", body, headers)
+    assert send(http_server, "mapped?system=crm", body, headers, x_tenant="t").status == 201
+    answer = send(http_server, "mapped", body, headers)
     assert (answer.status, answer.error) == (422, "InvalidHook")
-    (event,) = place.log(topic)
+    (event,) = http_server.log(topic)
     assert (event.type, event.key, event.payload) == ("crm.b.none", "t/12/true", {"kind": "b", "exact": 1.1})
 
 
@@ -236,46 +240,46 @@ def test_mapping_takes_headers_query_and_fields(place: Place, topic: str) -> Non
         {"key": "k" * 1001},
     ],
 )
-def test_bad_mapping_is_refused(place: Place, mapping: dict[str, str]) -> None:
+def test_bad_mapping_is_refused(http_server: RunningServer, mapping: dict[str, str]) -> None:
     with pytest.raises(InvalidHook):
-        create_hook(place.conn, "bad", "orders", "github", ["env:NEW"], mapping=mapping)
+        create_hook(http_server.conn, "bad", "orders", "github", ["env:NEW"], mapping=mapping)
 
 
-def test_hooks_are_listed_and_errors_are_ours(place: Place, topic: str) -> None:
-    create_hook(place.conn, "listed", topic, "github", ["env:NEW"])
-    assert get_hook(place.conn, "listed") in list_hooks(place.conn)
+def test_hooks_are_listed_and_errors_are_ours(http_server: RunningServer, topic: str) -> None:
+    create_hook(http_server.conn, "listed", topic, "github", ["env:NEW"])
+    assert get_hook(http_server.conn, "listed") in list_hooks(http_server.conn)
     with pytest.raises(Conflict):
-        create_hook(place.conn, "listed", topic, "github", ["env:NEW"])
+        create_hook(http_server.conn, "listed", topic, "github", ["env:NEW"])
     with pytest.raises(UnknownTopic):
-        create_hook(place.conn, "no-topic", "none", "github", ["env:NEW"])
+        create_hook(http_server.conn, "no-topic", "none", "github", ["env:NEW"])
     with pytest.raises(UnknownHook):
-        drop_hook(place.conn, "none")
+        drop_hook(http_server.conn, "none")
     with pytest.raises(Invalid):
-        create_hook(place.conn, "Bad name", topic, "github", ["env:NEW"])
+        create_hook(http_server.conn, "Bad name", topic, "github", ["env:NEW"])
     with pytest.raises(Invalid):
-        create_hook(place.conn, "scheme", topic, "md5", ["env:NEW"])  # type: ignore[arg-type]
+        create_hook(http_server.conn, "scheme", topic, "md5", ["env:NEW"])  # type: ignore[arg-type]
 
 
-def test_sender_cannot_choose_the_id_of_anothers_event(place: Place, topic: str) -> None:
-    own = place.client().post(f"/topics/{topic}/events?type=a", {}).json["ids"][0]
-    create_hook(place.conn, "forger", topic, "token", ["env:NEW"], mapping={"id": "{body:id}"})
+def test_sender_cannot_choose_the_id_of_anothers_event(http_server: RunningServer, topic: str) -> None:
+    own = http_server.client().post(f"/topics/{topic}/events?type=a", {}).json["ids"][0]
+    create_hook(http_server.conn, "forger", topic, "token", ["env:NEW"], mapping={"id": "{body:id}"})
     body = json.dumps({"id": own}).encode()
-    assert send(place, "forger", body, sign_token(SECRETS["NEW"], body, 0)).json["ids"] != [own]
-    assert len(place.log(topic)) == 2
+    assert send(http_server, "forger", body, sign_token(SECRETS["NEW"], body, 0)).json["ids"] != [own]
+    assert len(http_server.log(topic)) == 2
 
 
-def test_holder_of_a_token_cannot_take_the_id_of_a_webhook_beforehand(place: Place, topic: str) -> None:
+def test_holder_of_a_token_cannot_take_the_id_of_a_webhook_beforehand(http_server: RunningServer, topic: str) -> None:
     """Whoever knows the hook's name and the delivery's id, and publishes under what is derived from them, keeps nobody out."""
-    create_hook(place.conn, "wanted", topic, "token", ["env:NEW"], mapping={"id": "{body:id}"})
+    create_hook(http_server.conn, "wanted", topic, "token", ["env:NEW"], mapping={"id": "{body:id}"})
     source = "/hooks/default/wanted"
-    thief = place.client("publish")
+    thief = http_server.client("publish")
     event = {"specversion": "1.0", "source": source, "type": "forged", "data": {}}
     for id in ("evt_1", str(derive_event_id(source, "evt_1"))):
         taken = thief.post(f"/topics/{topic}/events", {**event, "id": id}, content_type="application/cloudevents+json")
         assert taken.status in (200, 201)
     body = json.dumps({"id": "evt_1", "total": 5}).encode()
-    answers = [send(place, "wanted", body, sign_token(SECRETS["NEW"], body, 0)).json["ids"] for _ in range(2)]
+    answers = [send(http_server, "wanted", body, sign_token(SECRETS["NEW"], body, 0)).json["ids"] for _ in range(2)]
     assert answers[0] == answers[1], "the same delivery twice is one event"
-    assert [event.payload for event in place.log(topic) if event.producer == source and event.type != "forged"] == [
+    assert [event.payload for event in http_server.log(topic) if event.producer == source and event.type != "forged"] == [
         {"id": "evt_1", "total": 5}
     ]

@@ -17,17 +17,17 @@ from headrace.log.outbox import publish
 from headrace.log.topics import create_topic
 from headrace.web.http import IngestSettings
 from tests.builders import drain, wait_until
-from tests.web.http.conftest import LOOPBACK, Answer, Client, Place, serving_place
+from tests.web.http.conftest import LOOPBACK, Answer, Client, RunningServer, run_server
 
 BODY_S = HEAD_S = 1.0
 
 
 @pytest.fixture(scope="module")
-def place(server: Server) -> Iterator[Place]:
+def http_server(server: Server) -> Iterator[RunningServer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.web.http.server.HEAD_S", HEAD_S)
         settings = IngestSettings(address=LOOPBACK, body_s=BODY_S, cache_s=0.2, body_bytes_max=100_000, rate_per_s=100_000)
-        with serving_place(server, settings) as running:
+        with run_server(server, settings) as running:
             yield running
 
 
@@ -42,9 +42,9 @@ def head(client: Client, *lines: str) -> bytes:
     return "\r\n".join([*own, *lines, "", ""]).encode()
 
 
-def exchange(place: Place, *parts: bytes, timeout_s: float = 10) -> bytes:
+def exchange(http_server: RunningServer, *parts: bytes, timeout_s: float = 10) -> bytes:
     """What a client gets that sends these bytes and then only listens; b"" if the connection is cut."""
-    with socket.create_connection(("127.0.0.1", place.port), timeout=timeout_s) as conn:
+    with socket.create_connection(("127.0.0.1", http_server.port), timeout=timeout_s) as conn:
         try:
             for part in parts:
                 conn.sendall(part)
@@ -62,8 +62,8 @@ def status(answer: bytes) -> int:
     return int(answer.split()[1]) if answer else 0
 
 
-def test_half_requests_are_cut_off_and_publish_nothing(place: Place) -> None:
-    client = place.client("publish")
+def test_half_requests_are_cut_off_and_publish_nothing(http_server: RunningServer) -> None:
+    client = http_server.client("publish")
     cases = {
         "nothing": (b"", {0}),
         "half a line": (b"POST /topics/or", {0}),
@@ -74,13 +74,13 @@ def test_half_requests_are_cut_off_and_publish_nothing(place: Place) -> None:
         "no last chunk": (head(client, "transfer-encoding: chunked") + b"2\r\n{}\r\n", {408}),
     }
     with ThreadPoolExecutor(len(cases)) as pool:
-        answers = dict(zip(cases, pool.map(lambda case: exchange(place, case[0]), cases.values()), strict=True))
+        answers = dict(zip(cases, pool.map(lambda case: exchange(http_server, case[0]), cases.values()), strict=True))
     assert {name: status(answer) for name, answer in answers.items()} == {name: min(case[1]) for name, case in cases.items()}
-    assert place.log("orders") == []
+    assert http_server.log("orders") == []
 
 
-def test_requests_that_are_no_http_are_rejected(place: Place) -> None:
-    client = place.client("publish")
+def test_requests_that_are_no_http_are_rejected(http_server: RunningServer) -> None:
+    client = http_server.client("publish")
     cases = {
         "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", {400}),
         "two lengths": (head(client, "content-length: 2", "content-length: 3") + b"{}", {400}),
@@ -95,45 +95,45 @@ def test_requests_that_are_no_http_are_rejected(place: Place) -> None:
         "long line": (b"POST /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", {0, 400}),
     }
     for name, (request, expected) in cases.items():
-        assert status(exchange(place, request)) in expected, name
-    assert place.log("orders") == []
+        assert status(exchange(http_server, request)) in expected, name
+    assert http_server.log("orders") == []
 
 
-def test_body_longer_than_its_length_publishes_its_length_only(place: Place) -> None:
+def test_body_longer_than_its_length_publishes_its_length_only(http_server: RunningServer) -> None:
     """What follows is the next request, and none."""
-    client = place.client("publish")
-    answer = exchange(place, head(client, "content-length: 2") + b"{}garbage\r\n\r\n")
+    client = http_server.client("publish")
+    answer = exchange(http_server, head(client, "content-length: 2") + b"{}garbage\r\n\r\n")
     assert answer.count(b"HTTP/1.1 ") == 2 and b"201" in answer and b"400" in answer
-    assert [event.payload for event in place.log("orders")][-1:] == [{}]
+    assert [event.payload for event in http_server.log("orders")][-1:] == [{}]
 
 
-def test_smuggled_request_is_rejected(place: Place) -> None:
+def test_smuggled_request_is_rejected(http_server: RunningServer) -> None:
     """Length and chunks together: a proxy may count one, the server the other."""
-    client = place.client("publish")
-    before = len(place.log("orders"))
+    client = http_server.client("publish")
+    before = len(http_server.log("orders"))
     smuggled = b"0\r\n\r\n" + head(client, "content-length: 2") + b"{}"
-    exchange(place, head(client, "content-length: 4", "transfer-encoding: chunked", "connection: close") + smuggled)
-    assert len(place.log("orders")) == before
+    exchange(http_server, head(client, "content-length: 4", "transfer-encoding: chunked", "connection: close") + smuggled)
+    assert len(http_server.log("orders")) == before
 
 
-def test_endless_body_is_413(place: Place) -> None:
-    client = place.client("publish")
+def test_endless_body_is_413(http_server: RunningServer) -> None:
+    client = http_server.client("publish")
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
-    assert status(exchange(place, head(client, "transfer-encoding: chunked"), *[chunk] * 4, b"0\r\n\r\n")) == 413
-    assert status(exchange(place, head(client, "transfer-encoding: chunked"), *[chunk] * 200)) in (0, 413)
-    assert status(exchange(place, head(client, "content-length: 99999999999999999999"))) == 413
+    assert status(exchange(http_server, head(client, "transfer-encoding: chunked"), *[chunk] * 4, b"0\r\n\r\n")) == 413
+    assert status(exchange(http_server, head(client, "transfer-encoding: chunked"), *[chunk] * 200)) in (0, 413)
+    assert status(exchange(http_server, head(client, "content-length: 99999999999999999999"))) == 413
 
 
-def test_body_is_not_received_before_the_token_is_checked(place: Place) -> None:
+def test_body_is_not_received_before_the_token_is_checked(http_server: RunningServer) -> None:
     request = b"POST /topics/orders/events?type=a HTTP/1.1\r\nhost: x\r\ncontent-length: 50000\r\nconnection: close\r\n\r\n"
-    assert status(exchange(place, request)) == 401
+    assert status(exchange(http_server, request)) == 401
 
 
-def test_slow_clients_hold_nobody_up(place: Place) -> None:
+def test_slow_clients_hold_nobody_up(http_server: RunningServer) -> None:
     """More of them than there are connections to the database, in every phase of a request."""
-    client = place.client("publish")
+    client = http_server.client("publish")
     phases = [b"", b"POST /", head(client, "content-length: 9"), head(client, "transfer-encoding: chunked") + b"1\r\n"]
-    conns = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(200)]
+    conns = [socket.create_connection(("127.0.0.1", http_server.port)) for _ in range(200)]
     try:
         for number, conn in enumerate(conns):
             conn.sendall(phases[number % len(phases)])
@@ -151,25 +151,25 @@ def test_slow_clients_hold_nobody_up(place: Place) -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/json"])
-def test_client_that_takes_no_answer_is_cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
+def test_client_that_takes_no_answer_is_cut_off(http_server: RunningServer, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
     monkeypatch.setattr("headrace.web.http.server.WRITE_S", 0.5)
     name = f"wide-{accept.partition('/')[0]}"
-    create_topic(place.conn, name)
-    with place.conn.transaction():
+    create_topic(http_server.conn, name)
+    with http_server.conn.transaction():
         for _ in range(12):
-            publish(place.conn, name, "a", "x" * 1_000_000)
-    drain(place.conn)
-    client = place.client("read")
+            publish(http_server.conn, name, "a", "x" * 1_000_000)
+    drain(http_server.conn)
+    client = http_server.client("read")
     with socket.socket() as conn:
         conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         conn.settimeout(20)
-        conn.connect(("127.0.0.1", place.port))
+        conn.connect(("127.0.0.1", http_server.port))
         conn.sendall(
             f"GET /topics/{name}/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {client.token}\r\naccept: {accept}\r\n\r\n".encode()
         )
         conn.recv(100)
         peer = conn.getsockname()[1]
-        wait_until(lambda: not is_connected(place.port, peer), "the end of the connection", timeout_s=20)
+        wait_until(lambda: not is_connected(http_server.port, peer), "the end of the connection", timeout_s=20)
     assert client.get(f"/topics/{name}/events?limit=1").status == 200
 
 
@@ -185,11 +185,11 @@ def test_unknown_tokens_are_limited_by_address_and_leave_valid_ones_alone(server
         # One unknown token per address, and room for two in the cache.
         patch.setattr("headrace.web.http.databases.UNKNOWN_PER_S", 0.001)
         patch.setattr("headrace.web.http.databases.ENTRIES_MAX", 2)
-        with serving_place(server, IngestSettings(address=LOOPBACK, cache_s=0.0)) as place:
-            used, fresh = place.client("publish", name="used"), place.client("publish", name="fresh")
+        with run_server(server, IngestSettings(address=LOOPBACK, cache_s=0.0)) as http_server:
+            used, fresh = http_server.client("publish", name="used"), http_server.client("publish", name="fresh")
 
             def ask(token: str | None, address: str) -> int:
-                client = Client(place.port, token, address)
+                client = Client(http_server.port, token, address)
                 try:
                     return client.post("/topics/orders/events?type=a", {}).status
                 finally:
@@ -200,7 +200,7 @@ def test_unknown_tokens_are_limited_by_address_and_leave_valid_ones_alone(server
             assert [ask(f"hrt_{n}", f"127.0.0.{n}") for n in range(10, 14)] == [401] * 4, "each address has its own bucket"
             assert ask(used.token, "127.0.0.1") == 201, "a token that was valid before needs none of it"
             assert ask(fresh.token, "127.0.0.2") == 201, "nor does a new one from elsewhere"
-            newest = place.client("publish", name="newest")
+            newest = http_server.client("publish", name="newest")
             assert ask("hrt_1", "127.0.0.1") == 429
             assert ask(newest.token, "127.0.0.1") == 201, "nor one from the same address, such as that of a proxy"
 
@@ -218,11 +218,11 @@ BAD_REQUESTS: list[Callable[[Client, int], Answer]] = [
 WORKERS = 8
 
 
-def flood(place: Place, token: str, requests: int) -> list[int]:
+def flood(http_server: RunningServer, token: str, requests: int) -> list[int]:
     """Bad requests of many kinds, on connections that stay open where the server lets them. Returns the statuses of the answers."""
 
     def run(worker: int) -> list[int]:
-        client = Client(place.port, token)
+        client = Client(http_server.port, token)
         statuses = [BAD_REQUESTS[n % len(BAD_REQUESTS)](client, worker * requests + n).status for n in range(requests // WORKERS)]
         client.close()
         return statuses
@@ -231,10 +231,10 @@ def flood(place: Place, token: str, requests: int) -> list[int]:
         return [status for statuses in pool.map(run, range(WORKERS)) for status in statuses]
 
 
-def load(place: Place, topic: str, *, bad: int) -> None:
+def load(http_server: RunningServer, topic: str, *, bad: int) -> None:
     """Good requests with idempotency keys, each sent twice by two clients at once, while others are slow, send halves and bad requests."""
-    good, attacker = place.client("publish"), place.client("publish")
-    slow = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(50)]
+    good, attacker = http_server.client("publish"), http_server.client("publish")
+    slow = [socket.create_connection(("127.0.0.1", http_server.port)) for _ in range(50)]
     phases = [b"", b"POST /", head(attacker, "content-length: 9"), head(attacker, "content-length: 9") + b'{"half"']
     for number, conn in enumerate(slow):
         conn.sendall(phases[number % len(phases)])
@@ -242,7 +242,7 @@ def load(place: Place, topic: str, *, bad: int) -> None:
 
     def publish_keys(_worker: int) -> dict[str, str]:
         """The id that each key was answered with."""
-        client, ids = Client(place.port, good.token), dict[str, str]()
+        client, ids = Client(http_server.port, good.token), dict[str, str]()
         number = 0
         while not is_over.is_set() or number < 50:
             number += 1
@@ -255,7 +255,7 @@ def load(place: Place, topic: str, *, bad: int) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         publishers = [pool.submit(publish_keys, worker) for worker in range(4)]
-        statuses = flood(place, attacker.token, bad)
+        statuses = flood(http_server, attacker.token, bad)
         is_over.set()
         answered = [publisher.result(60) for publisher in publishers]
     for conn in slow:
@@ -263,20 +263,22 @@ def load(place: Place, topic: str, *, bad: int) -> None:
     assert len(statuses) == bad // WORKERS * WORKERS and all(400 <= status < 500 for status in statuses), set(statuses)
     ids = {key: answers[key] for answers in answered for key in answers}
     assert all(answers[key] == ids[key] for answers in answered for key in answers), "one key, one answer"
-    events = place.log(topic)
+    events = http_server.log(topic)
     assert sorted(str(event.id) for event in events) == sorted(ids.values()), (
         "what was accepted is committed, once, and nothing else"
     )
     assert sorted(event.payload["n"] for event in events) == list(range(1, len(events) + 1))
 
 
-def test_under_load_and_attack_what_is_accepted_is_committed_once(place: Place, topic: str) -> None:
-    before = len(place.log("orders"))
-    load(place, topic, bad=800)
-    assert len(place.log("orders")) == before
+def test_under_load_and_attack_what_is_accepted_is_committed_once(http_server: RunningServer, topic: str) -> None:
+    before = len(http_server.log("orders"))
+    load(http_server, topic, bad=800)
+    assert len(http_server.log("orders")) == before
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_under_load_and_ten_thousand_bad_requests_what_is_accepted_is_committed_once(place: Place, topic: str) -> None:
-    load(place, topic, bad=10_000)
+def test_under_load_and_ten_thousand_bad_requests_what_is_accepted_is_committed_once(
+    http_server: RunningServer, topic: str
+) -> None:
+    load(http_server, topic, bad=10_000)

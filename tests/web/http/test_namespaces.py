@@ -15,20 +15,20 @@ from headrace.db import Connection, Server, connect, create_namespace
 from headrace.log.topics import create_topic
 from headrace.web.http import IngestSettings, create_hook
 from tests.builders import wait_until
-from tests.web.http.conftest import LOOPBACK, Client, Place, serving_place
+from tests.web.http.conftest import LOOPBACK, Client, RunningServer, run_server
 from tests.web.http.test_reading import Stream
 
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
 
 @pytest.fixture
-def shared(server: Server) -> Iterator[Place]:
+def shared(server: Server) -> Iterator[RunningServer]:
     settings = IngestSettings(address=LOOPBACK, readers_max=10, buffered_bytes_max=64_000, connections=2, reader_connections=2)
-    with serving_place(server, settings) as place:
+    with run_server(server, settings) as http_server:
         for namespace in ("a", "b"):
-            create_namespace(place.conn, namespace)
-            create_topic(place.conn, "orders", namespace=namespace)
-        yield place
+            create_namespace(http_server.conn, namespace)
+            create_topic(http_server.conn, "orders", namespace=namespace)
+        yield http_server
 
 
 def wait_for_locks(conn: Connection, count: int) -> None:
@@ -55,7 +55,7 @@ async def test_one_namespace_never_holds_the_reserve() -> None:
         assert turns._free == 0
 
 
-def test_publishers_of_one_namespace_that_wait_delay_no_other(shared: Place) -> None:
+def test_publishers_of_one_namespace_that_wait_delay_no_other(shared: RunningServer) -> None:
     """A role of the namespace holds an idempotency key in an open transaction, and requests with that key wait for it."""
     a, b = (shared.client(name=f"of-{namespace}", namespace=namespace) for namespace in ("a", "b"))
     path = "/topics/orders/events?type=a"
@@ -73,7 +73,7 @@ def test_publishers_of_one_namespace_that_wait_delay_no_other(shared: Place) -> 
         assert {answer.result(30).status for answer in waiting} <= {422, 503}
 
 
-def test_readers_of_one_namespace_that_wait_delay_no_other(shared: Place) -> None:
+def test_readers_of_one_namespace_that_wait_delay_no_other(shared: RunningServer) -> None:
     a, b = (shared.client(namespace=namespace) for namespace in ("a", "b"))
     for client in (a, b):
         assert client.post("/topics/orders/events?type=a", {}).status == 201
@@ -89,7 +89,7 @@ def test_readers_of_one_namespace_that_wait_delay_no_other(shared: Place) -> Non
         assert {answer.result(30).status for answer in waiting} <= {200, 503}
 
 
-def test_one_namespace_does_not_take_all_places_of_readers(shared: Place) -> None:
+def test_one_namespace_does_not_take_all_places_of_readers(shared: RunningServer) -> None:
     path = "/topics/orders/events"
     streams = [Stream(shared.client("read", namespace="a"), path) for _ in range(9)]
     assert {stream.response.status for stream in streams} == {200}
@@ -100,7 +100,7 @@ def test_one_namespace_does_not_take_all_places_of_readers(shared: Place) -> Non
         stream.close()
 
 
-def test_slow_bodies_of_strangers_take_no_memory_from_others(shared: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_bodies_of_strangers_take_no_memory_from_others(shared: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever knows the address of a hook may send a body, because its signature is in the end what tells."""
     monkeypatch.setenv("HEADRACE_SECRET_A__GITHUB", "s" * 32)
     create_hook(shared.conn, "github", "orders", "github", ["env:GITHUB"], namespace="a")

@@ -15,7 +15,7 @@ from headrace.log.topics import create_topic
 from headrace.web.http import IngestSettings, list_access_tokens, revoke_access_token
 from headrace.web.http.event_requests import EventRequest
 from tests.builders import wait_until
-from tests.web.http.conftest import LOOPBACK, Client, Place, serving_place
+from tests.web.http.conftest import LOOPBACK, Client, RunningServer, run_server
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -25,23 +25,23 @@ def cloudevent(**attributes: object) -> dict[str, object]:
     return {"specversion": "1.0", "id": str(uuid4()), "source": "/shop", "type": "order.placed", "data": {"n": 1}, **attributes}
 
 
-def test_plain_event_has_type_key_and_headers_of_url_or_headers(place: Place, topic: str) -> None:
-    client = place.client()
+def test_plain_event_has_type_key_and_headers_of_url_or_headers(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client()
     first = client.post(f"/topics/{topic}/events?type=order.placed&key=%C3%A4", {"n": 1.10})
     second = client.post(f"/topics/{topic}/events", [2], event_type="order.paid", event_key="k", event_header_Tenant="t1")
     assert (first.status, second.status) == (201, 201), (first.body, second.body)
-    one, two = place.log(topic)
+    one, two = http_server.log(topic)
     assert ([str(one.id)], [str(two.id)]) == (first.json["ids"], second.json["ids"])
     assert (one.type, one.key, one.payload, one.headers) == ("order.placed", "ä", {"n": 1.1}, {})
     assert (two.type, two.key, two.payload, two.headers) == ("order.paid", "k", [2], {"tenant": "t1"})
     assert one.producer == two.producer and one.producer.startswith("token-")
 
 
-def test_structured_cloudevent_comes_out_as_it_came_in(place: Place, topic: str) -> None:
+def test_structured_cloudevent_comes_out_as_it_came_in(http_server: RunningServer, topic: str) -> None:
     event = cloudevent(partitionkey="k", time="2026-01-02T03:04:05.123456Z", traceparent="00-1", region="eu", subject="s")
-    answer = place.client().post(f"/topics/{topic}/events", event, content_type=f"{STRUCTURED}; charset=UTF-8")
+    answer = http_server.client().post(f"/topics/{topic}/events", event, content_type=f"{STRUCTURED}; charset=UTF-8")
     assert answer.json == {"ids": [event["id"]]}
-    (logged,) = place.log(topic)
+    (logged,) = http_server.log(topic)
     out = json.loads(to_cloudevent(logged))
     assert datetime.fromisoformat(out.pop("time")) == datetime.fromisoformat(str(event.pop("time")))
     assert out == event
@@ -56,33 +56,33 @@ def test_structured_cloudevent_comes_out_as_it_came_in(place: Place, topic: str)
     ],
 )
 def test_binary_cloudevent_is_the_same_event(
-    place: Place, topic: str, content_type: str, body: bytes, payload: object, kind: str | None
+    http_server: RunningServer, topic: str, content_type: str, body: bytes, payload: object, kind: str | None
 ) -> None:
     names = {"ce_specversion": "1.0", "ce_id": "a-17", "ce_source": "/shop", "ce_type": "order.placed", "ce_subject": "gr%C3%BCn"}
-    client = place.client()
+    client = http_server.client()
     answers = [client.post(f"/topics/{topic}/events", body, content_type=content_type, **names) for _ in range(2)]
     assert [answer.status for answer in answers] == [201, 201]
     assert answers[0].json == answers[1].json
-    (logged,) = place.log(topic)
+    (logged,) = http_server.log(topic)
     assert logged.payload == payload and logged.headers["ce_id"] == "a-17" and logged.headers["ce_subject"] == "grün"
     assert logged.headers.get("ce_datacontenttype") == kind
 
 
-def test_trace_context_of_the_request_becomes_that_of_the_event(place: Place, topic: str) -> None:
-    client = place.client()
+def test_trace_context_of_the_request_becomes_that_of_the_event(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client()
     client.post(f"/topics/{topic}/events?type=a", {}, traceparent="00-aa-bb-01", tracestate="x=1")
     client.post(f"/topics/{topic}/events", cloudevent(traceparent="00-own"), content_type=STRUCTURED, traceparent="00-aa-bb-01")
-    assert [event.headers["traceparent"] for event in place.log(topic)] == ["00-aa-bb-01", "00-own"]
+    assert [event.headers["traceparent"] for event in http_server.log(topic)] == ["00-aa-bb-01", "00-own"]
 
 
-def test_batch_is_published_as_a_whole_or_not_at_all(place: Place, topic: str) -> None:
-    client = place.client()
+def test_batch_is_published_as_a_whole_or_not_at_all(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client()
     good = [cloudevent(data={"n": n}, partitionkey=f"k{n}") for n in range(20)]
     answer = client.post(f"/topics/{topic}/events", good, content_type=BATCH)
     assert answer.json == {"ids": [event["id"] for event in good]}
     bad = client.post(f"/topics/{topic}/events", [cloudevent(), cloudevent(type="1 type")], content_type=BATCH)
     assert (bad.status, bad.error) == (422, "InvalidEventType")
-    assert [event.payload for event in place.log(topic)] == [{"n": n} for n in range(20)]
+    assert [event.payload for event in http_server.log(topic)] == [{"n": n} for n in range(20)]
 
 
 # Each request, its status and its error.
@@ -131,21 +131,21 @@ REJECTED = {
 
 
 @pytest.mark.parametrize("case", REJECTED)
-def test_rejected_request_says_why_and_publishes_nothing(place: Place, case: str) -> None:
+def test_rejected_request_says_why_and_publishes_nothing(http_server: RunningServer, case: str) -> None:
     (query, body, headers), status, error = REJECTED[case]
     headers = {"content_type": "application/json", **headers}
-    answer = place.client().post(f"/topics/orders/events{query}", body, **headers)
+    answer = http_server.client().post(f"/topics/orders/events{query}", body, **headers)
     assert (answer.status, answer.error) == (status, error), answer.body
-    assert place.log("orders") == []
+    assert http_server.log("orders") == []
 
 
-def test_body_over_the_limit_is_413_and_the_connection_ends(place: Place) -> None:
-    answer = place.client().post("/topics/orders/events?type=a", b" " * 4_200_000, content_type="application/json")
+def test_body_over_the_limit_is_413_and_the_connection_ends(http_server: RunningServer) -> None:
+    answer = http_server.client().post("/topics/orders/events?type=a", b" " * 4_200_000, content_type="application/json")
     assert (answer.status, answer.error, answer.headers["connection"]) == (413, "PayloadTooLarge", "close")
 
 
-def test_unknown_topic_path_and_method(place: Place) -> None:
-    client = place.client()
+def test_unknown_topic_path_and_method(http_server: RunningServer) -> None:
+    client = http_server.client()
     for path in (
         "/topics/a%00b/events",
         "/topics/orders/events?key=%00",
@@ -164,16 +164,16 @@ def test_unknown_topic_path_and_method(place: Place) -> None:
 
 
 @pytest.mark.parametrize("header", [None, "Basic eDp5", "Bearer", "Bearer hrt_unknown", "Bearer " + "x" * 500, "Bearer \xe4"])
-def test_request_without_a_known_token_is_401(place: Place, header: str | None) -> None:
-    answer = Client(place.port).post("/topics/orders/events?type=a", {}, **({"authorization": header} if header else {}))
+def test_request_without_a_known_token_is_401(http_server: RunningServer, header: str | None) -> None:
+    answer = Client(http_server.port).post("/topics/orders/events?type=a", {}, **({"authorization": header} if header else {}))
     assert (answer.status, answer.error) == (401, "InvalidAccessToken")
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_token_gives_its_rights_topics_and_types_only(place: Place, topic: str) -> None:
-    reader = place.client("read")
+def test_token_gives_its_rights_topics_and_types_only(http_server: RunningServer, topic: str) -> None:
+    reader = http_server.client("read")
     assert reader.post(f"/topics/{topic}/events?type=a", {}).status == 403
-    writer = place.client("publish", topics=[topic, "logs.*"], event_types=["order.*", "paid"])
+    writer = http_server.client("publish", topics=[topic, "logs.*"], event_types=["order.*", "paid"])
     assert writer.get(f"/topics/{topic}/events").status == 403
     for type, status in {"order.placed": 201, "paid": 201, "paid.x": 403, "orders": 403}.items():
         assert writer.post(f"/topics/{topic}/events?type={type}", {}).status == status, type
@@ -182,53 +182,53 @@ def test_token_gives_its_rights_topics_and_types_only(place: Place, topic: str) 
     assert writer.post("/topics/logs.web/events?type=paid", {}).status == 404
     batch = [cloudevent(), cloudevent(type="other")]
     assert writer.post(f"/topics/{topic}/events", batch, content_type=BATCH).status == 403
-    assert len(place.log(topic)) == 2
+    assert len(http_server.log(topic)) == 2
 
 
-def test_request_acts_in_the_namespace_of_its_token(place: Place) -> None:
-    create_namespace(place.conn, "shop")
-    create_topic(place.conn, "orders", namespace="shop")
-    client = place.client(name="own", namespace="shop")
+def test_request_acts_in_the_namespace_of_its_token(http_server: RunningServer) -> None:
+    create_namespace(http_server.conn, "shop")
+    create_topic(http_server.conn, "orders", namespace="shop")
+    client = http_server.client(name="own", namespace="shop")
     assert client.post("/topics/orders/events?type=a&key=shop", {}).status == 201
-    assert [event.key for event in place.log("orders", "shop")] == ["shop"]
-    assert all(event.key != "shop" for event in place.log("orders"))
+    assert [event.key for event in http_server.log("orders", "shop")] == ["shop"]
+    assert all(event.key != "shop" for event in http_server.log("orders"))
 
 
-def test_expired_and_revoked_tokens_are_401(place: Place) -> None:
-    late = place.client(name="late", expires_at=datetime.now(UTC) - timedelta(seconds=1))
+def test_expired_and_revoked_tokens_are_401(http_server: RunningServer) -> None:
+    late = http_server.client(name="late", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     answer = late.post("/topics/orders/events?type=a", {})
     assert answer.status == 401 and "expired" in answer.json["detail"]
-    client = place.client(name="leaked")
+    client = http_server.client(name="leaked")
     assert client.get("/topics/orders/events").status == 200
-    revoke_access_token(place.conn, "leaked")
+    revoke_access_token(http_server.conn, "leaked")
     wait_until(lambda: client.get("/topics/orders/events").status == 401, "the end of the token")
 
 
-def test_only_the_digest_of_a_token_is_stored(place: Place) -> None:
-    client = place.client(name="kept")
+def test_only_the_digest_of_a_token_is_stored(http_server: RunningServer) -> None:
+    client = http_server.client(name="kept")
     assert client.token is not None and client.token not in repr(client)
-    rows = place.conn.execute("select t::text from headrace_internal.access_token t").fetchall()
+    rows = http_server.conn.execute("select t::text from headrace_internal.access_token t").fetchall()
     assert all(client.token not in str(row) and client.token.encode().hex() not in str(row) for row in rows)
 
 
-def test_token_made_by_sql_works(place: Place) -> None:
-    (token,) = place.conn.execute("select headrace.create_access_token('sql', '{read}')").fetchone()  # type: ignore[misc]
-    assert Client(place.port, token).get("/topics/orders/events").status == 200
+def test_token_made_by_sql_works(http_server: RunningServer) -> None:
+    (token,) = http_server.conn.execute("select headrace.create_access_token('sql', '{read}')").fetchone()  # type: ignore[misc]
+    assert Client(http_server.port, token).get("/topics/orders/events").status == 200
     assert len(token) == 47
 
 
-def test_rate_limit_of_a_token_is_429_with_retry_after(place: Place, topic: str) -> None:
-    client = place.client(rate_per_s=2)
+def test_rate_limit_of_a_token_is_429_with_retry_after(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client(rate_per_s=2)
     statuses = [client.post(f"/topics/{topic}/events?type=a", {}).status for _ in range(8)]
     assert statuses[:4] == [201] * 4 and 429 in statuses
     answer = client.post(f"/topics/{topic}/events?type=a", {})
     assert (answer.status, answer.error) == (429, "TooManyRequests") and int(answer.headers["retry-after"]) >= 1
-    assert place.client().post(f"/topics/{topic}/events?type=a", {}).status == 201, "others are not limited by it"
-    assert len(place.log(topic)) == statuses.count(201) + 1
+    assert http_server.client().post(f"/topics/{topic}/events?type=a", {}).status == 201, "others are not limited by it"
+    assert len(http_server.log(topic)) == statuses.count(201) + 1
 
 
-def test_same_idempotency_key_is_one_event_and_one_answer(place: Place, topic: str) -> None:
-    client = place.client()
+def test_same_idempotency_key_is_one_event_and_one_answer(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client()
     path = f"/topics/{topic}/events?type=order.placed"
     first, again = [client.post(path, {"n": 1}, idempotency_key="7-a", traceparent=f"00-{n}") for n in range(2)]
     assert (first.status, first.body) == (again.status, again.body) == (201, first.body)
@@ -236,53 +236,53 @@ def test_same_idempotency_key_is_one_event_and_one_answer(place: Place, topic: s
     other = client.post(path, {"n": 2}, idempotency_key="7-a")
     assert (other.status, other.error) == (422, "IdempotencyKeyReused")
     assert client.post(f"{path}&key=k", {"n": 1}, idempotency_key='"7-a"').status == 422
-    assert place.client().post(path, {"n": 1}, idempotency_key="7-a").json != first.json, "another token, another key"
-    assert [event.payload for event in place.log(topic)] == [{"n": 1}, {"n": 1}]
+    assert http_server.client().post(path, {"n": 1}, idempotency_key="7-a").json != first.json, "another token, another key"
+    assert [event.payload for event in http_server.log(topic)] == [{"n": 1}, {"n": 1}]
 
 
-def test_batch_under_one_key_is_published_once(place: Place, topic: str) -> None:
-    client = place.client()
+def test_batch_under_one_key_is_published_once(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client()
     batch = [cloudevent(data={"n": n}) for n in range(5)]
     answers = [client.post(f"/topics/{topic}/events", batch, content_type=BATCH, idempotency_key="b") for _ in range(2)]
     assert answers[0].body == answers[1].body
     assert client.post(f"/topics/{topic}/events", batch[:4], content_type=BATCH, idempotency_key="b").status == 422
-    assert len(place.log(topic)) == 5
+    assert len(http_server.log(topic)) == 5
 
 
-def test_failed_request_does_not_use_up_its_key(place: Place, topic: str) -> None:
-    client = place.client()
+def test_failed_request_does_not_use_up_its_key(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client()
     assert client.post(f"/topics/{topic}/events?type=1", {}, idempotency_key="f").status == 422
     assert client.post(f"/topics/{topic}/events?type=a", {}, idempotency_key="f").status == 201
 
 
-def test_expired_key_with_the_same_content_is_still_one_event(place: Place, topic: str) -> None:
-    client = place.client()
+def test_expired_key_with_the_same_content_is_still_one_event(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client()
     first = client.post(f"/topics/{topic}/events?type=a", {"n": 1}, idempotency_key="old")
-    place.log(topic)
-    place.conn.execute("update headrace_internal.idempotency_key set created_at = created_at - interval '25 hours'")
-    assert place.conn.execute("select headrace_internal.trim_idempotency_keys()").fetchone() != (0,)
+    http_server.log(topic)
+    http_server.conn.execute("update headrace_internal.idempotency_key set created_at = created_at - interval '25 hours'")
+    assert http_server.conn.execute("select headrace_internal.trim_idempotency_keys()").fetchone() != (0,)
     again = client.post(f"/topics/{topic}/events?type=a", {"n": 1}, idempotency_key="old")
-    assert again.json == first.json and len(place.log(topic)) == 1
+    assert again.json == first.json and len(http_server.log(topic)) == 1
     assert client.post(f"/topics/{topic}/events?type=a", {"n": 2}, idempotency_key="old").status == 422
 
 
-def test_holder_of_another_token_cannot_take_the_ids_of_a_request_beforehand(place: Place, topic: str) -> None:
+def test_holder_of_another_token_cannot_take_the_ids_of_a_request_beforehand(http_server: RunningServer, topic: str) -> None:
     """Namespace and number of a token, key and content of a request may be known; the token itself is not."""
-    client, other = place.client(name="victim"), place.client(name="taker")
-    (token_id,) = place.conn.execute("select token_id from headrace.access_token where name = 'victim'").fetchone() or (0,)
+    client, other = http_server.client(name="victim"), http_server.client(name="taker")
+    (token_id,) = http_server.conn.execute("select token_id from headrace.access_token where name = 'victim'").fetchone() or (0,)
     request = EventRequest([Event(topic=topic, type="a", payload=msgspec.Raw(b'{"n": 1}'), producer="victim")], False, "order-1")
     (guessed,) = request.events_under_key(f"idempotency-key default {token_id}", request.digest(topic))
     assert other.post(f"/topics/{topic}/events?type=a&id={guessed.id}", {"n": 2}).status == 201
     assert client.post(f"/topics/{topic}/events?type=a", {"n": 1}, idempotency_key="order-1").status == 201
-    assert [event.payload for event in place.log(topic)] == [{"n": 2}, {"n": 1}]
+    assert [event.payload for event in http_server.log(topic)] == [{"n": 2}, {"n": 1}]
 
 
-def test_duplicate_headers_that_decide_something_are_400(place: Place) -> None:
+def test_duplicate_headers_that_decide_something_are_400(http_server: RunningServer) -> None:
     import http.client
 
-    token = place.client().token
+    token = http_server.client().token
     for name in ("authorization", "content-type", "idempotency-key", "event-type"):
-        conn = http.client.HTTPConnection("127.0.0.1", place.port, timeout=10)
+        conn = http.client.HTTPConnection("127.0.0.1", http_server.port, timeout=10)
         conn.putrequest("POST", "/topics/orders/events")
         values = {
             "authorization": f"Bearer {token}",
@@ -300,10 +300,10 @@ def test_duplicate_headers_that_decide_something_are_400(place: Place) -> None:
 
 
 def test_last_use_is_recorded(server: Server) -> None:
-    with serving_place(server, IngestSettings(address=LOOPBACK)) as place:
-        assert place.client(name="used").get("/topics/orders/events").status == 200
-        place.client(name="unused")
-        database = place.database
+    with run_server(server, IngestSettings(address=LOOPBACK)) as http_server:
+        assert http_server.client(name="used").get("/topics/orders/events").status == 200
+        http_server.client(name="unused")
+        database = http_server.database
     from headrace.db import connect
 
     with connect(database) as conn:
@@ -311,9 +311,9 @@ def test_last_use_is_recorded(server: Server) -> None:
     assert tokens["used"] is not None and tokens["unused"] is None
 
 
-def test_event_id_in_the_url_is_that_of_the_event(place: Place, topic: str) -> None:
+def test_event_id_in_the_url_is_that_of_the_event(http_server: RunningServer, topic: str) -> None:
     id = uuid4()
-    client = place.client()
+    client = http_server.client()
     for _ in range(2):
         assert client.post(f"/topics/{topic}/events?type=a&id={id}", {}).json == {"ids": [str(id)]}
-    assert [event.id for event in place.log(topic)] == [UUID(str(id))]
+    assert [event.id for event in http_server.log(topic)] == [UUID(str(id))]

@@ -18,7 +18,7 @@ from headrace.log.outbox import publish
 from headrace.web.http import IngestSettings, reading, revoke_access_token
 from headrace.web.http.reading import EventPage, EventQuery, LogReader
 from tests.builders import drain, wait_until
-from tests.web.http.conftest import LOOPBACK, Client, Place, serving_place
+from tests.web.http.conftest import LOOPBACK, Client, RunningServer, run_server
 
 ACTIVE = (
     "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()"
@@ -32,9 +32,9 @@ def fill(conn: Connection, topic: str, *types: str, key: str | None = None) -> N
     drain(conn)
 
 
-def test_page_by_page_every_event_comes_once(place: Place, topic: str) -> None:
-    fill(place.conn, topic, *[f"t{n}" for n in range(25)])
-    client, after, seen = place.client("read"), 0, []
+def test_page_by_page_every_event_comes_once(http_server: RunningServer, topic: str) -> None:
+    fill(http_server.conn, topic, *[f"t{n}" for n in range(25)])
+    client, after, seen = http_server.client("read"), 0, []
     for _ in range(3):
         page = client.get(f"/topics/{topic}/events?after={after}&limit=10")
         assert page.headers["headrace-next"] == str(page.json["next"])
@@ -57,10 +57,10 @@ def test_page_by_page_every_event_comes_once(place: Place, topic: str) -> None:
     assert client.get(f"/topics/{topic}/events?after=latest").json == {"events": [], "next": 25}
 
 
-def test_filters_pass_what_does_not_fit(place: Place, topic: str) -> None:
-    fill(place.conn, topic, "a.x", "b", "a_x", "a.y", key="k")
-    fill(place.conn, topic, "a.x")
-    client = place.client("read")
+def test_filters_pass_what_does_not_fit(http_server: RunningServer, topic: str) -> None:
+    fill(http_server.conn, topic, "a.x", "b", "a_x", "a.y", key="k")
+    fill(http_server.conn, topic, "a.x")
+    client = http_server.client("read")
 
     def types(query: str, client: Client = client) -> tuple[list[str], int]:
         page = client.get(f"/topics/{topic}/events?{query}").json
@@ -71,19 +71,19 @@ def test_filters_pass_what_does_not_fit(place: Place, topic: str) -> None:
     assert types("types=a.*&key=k") == (["a.x", "a.y"], 5)
     assert types("types=none") == ([], 5)
     assert types("types=a.*&limit=1") == (["a.x"], 1)
-    limited = place.client("read", event_types=["b"])
+    limited = http_server.client("read", event_types=["b"])
     assert types("", limited) == (["b"], 5)
     assert types("types=a.*", limited) == ([], 5)
 
 
-def test_large_events_come_in_several_pages(place: Place, topic: str) -> None:
+def test_large_events_come_in_several_pages(http_server: RunningServer, topic: str) -> None:
     """By bytes, so that one answer cannot fill the memory of the server; no event is skipped."""
-    with place.conn.transaction():
+    with http_server.conn.transaction():
         for n in range(6):
             # Random digits: the stored size is not much smaller.
-            publish(place.conn, topic, "wide", random.Random(n).randbytes(150_000).hex())
-    drain(place.conn)
-    client, after, sizes = place.client("read"), 0, []
+            publish(http_server.conn, topic, "wide", random.Random(n).randbytes(150_000).hex())
+    drain(http_server.conn)
+    client, after, sizes = http_server.client("read"), 0, []
     while after < 6:
         page = client.get(f"/topics/{topic}/events?after={after}").json
         sizes.append(len(page["events"]))
@@ -92,9 +92,9 @@ def test_large_events_come_in_several_pages(place: Place, topic: str) -> None:
     assert sum(sizes) == 6 and 1 < len(sizes) < 6
 
 
-def test_cloudevents_on_request(place: Place, topic: str) -> None:
-    fill(place.conn, topic, "a")
-    answer = place.client("read").get(f"/topics/{topic}/events", accept="application/cloudevents-batch+json")
+def test_cloudevents_on_request(http_server: RunningServer, topic: str) -> None:
+    fill(http_server.conn, topic, "a")
+    answer = http_server.client("read").get(f"/topics/{topic}/events", accept="application/cloudevents-batch+json")
     (event,) = answer.json
     assert (event["specversion"], event["type"], event["data"]) == ("1.0", "a", {"type": "a"})
     assert answer.headers["headrace-next"] == "1"
@@ -105,46 +105,48 @@ def test_cloudevents_on_request(place: Place, topic: str) -> None:
     [("after=-1", 400), ("after=x", 400), ("limit=0", 400), ("limit=1001", 400), ("wait_s=61", 400), ("wait_s=nan", 400), ("x=1", 400),
      ("after=99", 422), ("shard=west", 422)],
 )  # fmt: skip
-def test_bad_parameters(place: Place, query: str, status: int) -> None:
-    fill(place.conn, "orders", "a")
-    answer = place.client("read").get(f"/topics/orders/events?{query}")
+def test_bad_parameters(http_server: RunningServer, query: str, status: int) -> None:
+    fill(http_server.conn, "orders", "a")
+    answer = http_server.client("read").get(f"/topics/orders/events?{query}")
     assert answer.status == status and answer.error, answer.body
 
 
-def test_dropped_positions_are_410(place: Place, topic: str) -> None:
-    fill(place.conn, topic, *"abcdef")
+def test_dropped_positions_are_410(http_server: RunningServer, topic: str) -> None:
+    fill(http_server.conn, topic, *"abcdef")
     # As retention does.
-    place.conn.execute("delete from headrace_internal.log where position <= 4 and topic_id = headrace.topic_id(%s)", (topic,))
-    place.conn.execute("update headrace_internal.topic set dropped_to = 4 where topic_id = headrace.topic_id(%s)", (topic,))
-    client = place.client("read")
+    http_server.conn.execute(
+        "delete from headrace_internal.log where position <= 4 and topic_id = headrace.topic_id(%s)", (topic,)
+    )
+    http_server.conn.execute("update headrace_internal.topic set dropped_to = 4 where topic_id = headrace.topic_id(%s)", (topic,))
+    client = http_server.client("read")
     answer = client.get(f"/topics/{topic}/events?after=2")
     assert answer.status == 410 and "after=4" in answer.json["detail"]
     for start in ("4", "earliest", "0"):
         assert [e["type"] for e in client.get(f"/topics/{topic}/events?after={start}").json["events"]] == ["e", "f"]
 
 
-def test_unknown_topic_is_404(place: Place) -> None:
-    assert place.client("read").get("/topics/nothing/events").error == "UnknownTopic"
+def test_unknown_topic_is_404(http_server: RunningServer) -> None:
+    assert http_server.client("read").get("/topics/nothing/events").error == "UnknownTopic"
 
 
-def test_long_poll_ends_with_the_event_and_asks_the_database_once(place: Place, topic: str) -> None:
+def test_long_poll_ends_with_the_event_and_asks_the_database_once(http_server: RunningServer, topic: str) -> None:
     """Thirty readers wait; nothing is asked while they do, and the event is read once for all of them."""
     readers = 30
-    clients = [place.client("read") for _ in range(readers)]
+    clients = [http_server.client("read") for _ in range(readers)]
     with ThreadPoolExecutor(readers) as pool:
         # From the start: a reader that comes late must not wait for a second event.
         answers = [pool.submit(client.get, f"/topics/{topic}/events?after=0&wait_s=30") for client in clients]
-        wait_until(lambda: place.conn.execute(ACTIVE).fetchone() == (0,), "the end of the first reads")
+        wait_until(lambda: http_server.conn.execute(ACTIVE).fetchone() == (0,), "the end of the first reads")
         assert not any(answer.done() for answer in answers)
         began = time.monotonic()
-        fill(place.conn, topic, "late")
+        fill(http_server.conn, topic, "late")
         pages = [answer.result(timeout=20).json for answer in answers]
     assert time.monotonic() - began < 10
     assert all([event["type"] for event in page["events"]] == ["late"] and page["next"] == 1 for page in pages)
 
 
 def test_no_reader_misses_what_was_appended_while_its_first_read_was_under_way(
-    place: Place, topic: str, monkeypatch: pytest.MonkeyPatch
+    http_server: RunningServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first reader of a topic: the notification comes after its query has read, and before the tail begins."""
     read, began, may_end = LogReader._read, threading.Event(), threading.Event()
@@ -158,13 +160,13 @@ def test_no_reader_misses_what_was_appended_while_its_first_read_was_under_way(
     monkeypatch.setattr(LogReader, "_read", read_slowly)
     # Only the notification can help: neither the poll nor the end of the wait.
     monkeypatch.setattr(reading, "LOOK_AGAIN_S", 60)
-    client = place.client("read")
+    client = http_server.client("read")
     with ThreadPoolExecutor(2) as pool:
         answer = pool.submit(client.get, f"/topics/{topic}/events?after=0&wait_s=40")
         assert began.wait(10)
-        fill(place.conn, topic, "a")
+        fill(http_server.conn, topic, "a")
         # A notification is in the order of the commits: when this one is here, that of the event was before it.
-        other = place.client("read")
+        other = http_server.client("read")
         began.clear()
         late = pool.submit(other.get, f"/topics/{topic}/events?after=0")
         assert began.wait(10)
@@ -174,7 +176,7 @@ def test_no_reader_misses_what_was_appended_while_its_first_read_was_under_way(
 
 
 def test_no_reader_misses_what_was_appended_while_the_tail_was_read(
-    place: Place, topic: str, monkeypatch: pytest.MonkeyPatch
+    http_server: RunningServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers share queries: whoever is woken by an event must not get the answer of a query that began before it."""
     read, began, may_end = LogReader._read, threading.Event(), threading.Event()
@@ -185,14 +187,14 @@ def test_no_reader_misses_what_was_appended_while_the_tail_was_read(
         await asyncio.to_thread(may_end.wait, 20)
         return page
 
-    first, second = place.client("read"), place.client("read")
+    first, second = http_server.client("read"), http_server.client("read")
     with ThreadPoolExecutor(2) as pool:
         stream = Stream(first, f"/topics/{topic}/events")
         monkeypatch.setattr(LogReader, "_read", read_slowly)
-        fill(place.conn, topic, "a")
+        fill(http_server.conn, topic, "a")
         assert began.wait(10)
         # The query for the first event has seen the log without the second, and has not been answered yet.
-        fill(place.conn, topic, "b")
+        fill(http_server.conn, topic, "b")
         late = pool.submit(second.get, f"/topics/{topic}/events?after=1&wait_s=20")
         may_end.set()
         events = iter(stream)
@@ -202,7 +204,7 @@ def test_no_reader_misses_what_was_appended_while_the_tail_was_read(
 
 
 def test_streams_of_a_topic_read_what_is_new_once_whatever_they_filter(
-    place: Place, topic: str, monkeypatch: pytest.MonkeyPatch
+    http_server: RunningServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, reads = LogReader._read, []
 
@@ -210,25 +212,25 @@ def test_streams_of_a_topic_read_what_is_new_once_whatever_they_filter(
         reads.append(wanted)
         return await read(self, wanted, topic_id)
 
-    client, filters = place.client("read"), ["", "types=a", "types=a,b", "types=b*,a*", "limit=1", "limit=2", "key=k"]
+    client, filters = http_server.client("read"), ["", "types=a", "types=a,b", "types=b*,a*", "limit=1", "limit=2", "key=k"]
     streams = [Stream(client, f"/topics/{topic}/events?{text}") for text in filters]
     events = [iter(stream) for stream in streams]
-    publish(place.conn, topic, "a", 1, key="k")
-    drain(place.conn)
+    publish(http_server.conn, topic, "a", 1, key="k")
+    drain(http_server.conn)
     assert [next(each)["position"] for each in events] == [1] * len(filters)
     monkeypatch.setattr(LogReader, "_read", count_read)
     for position in (2, 3):
-        publish(place.conn, topic, "a", position, key="k")
-        drain(place.conn)
+        publish(http_server.conn, topic, "a", position, key="k")
+        drain(http_server.conn)
         assert [next(each)["position"] for each in events] == [position] * len(filters)
     assert len(reads) == 2
     for stream in streams:
         stream.close()
 
 
-def test_long_poll_ends_without_an_event(place: Place, topic: str) -> None:
+def test_long_poll_ends_without_an_event(http_server: RunningServer, topic: str) -> None:
     began = time.monotonic()
-    assert place.client("read").get(f"/topics/{topic}/events?wait_s=0.4").json == {"events": [], "next": 0}
+    assert http_server.client("read").get(f"/topics/{topic}/events?wait_s=0.4").json == {"events": [], "next": 0}
     assert time.monotonic() - began >= 0.4
 
 
@@ -263,27 +265,27 @@ class Stream:
         self.conn.close()
 
 
-def test_stream_goes_on_where_the_client_left(place: Place, topic: str) -> None:
-    client = place.client("read")
-    fill(place.conn, topic, "a", "b")
+def test_stream_goes_on_where_the_client_left(http_server: RunningServer, topic: str) -> None:
+    client = http_server.client("read")
+    fill(http_server.conn, topic, "a", "b")
     stream = Stream(client, f"/topics/{topic}/events")
     assert (stream.response.status, stream.response.getheader("content-type")) == (200, "text/event-stream; charset=utf-8")
     events = iter(stream)
     assert [next(events)["type"], next(events)["type"], stream.last_id] == ["a", "b", "2"]
-    threading.Timer(0.2, fill, (place.conn, topic, "c")).start()
+    threading.Timer(0.2, fill, (http_server.conn, topic, "c")).start()
     assert (next(events)["type"], stream.last_id) == ("c", "3")
     stream.close()
-    fill(place.conn, topic, "d")
+    fill(http_server.conn, topic, "d")
     again = Stream(client, f"/topics/{topic}/events?after=1", last_event_id="3")
     assert next(iter(again))["type"] == "d"
     again.close()
 
 
-def test_stream_ends_with_its_token(place: Place, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_ends_with_its_token(http_server: RunningServer, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.web.http.reading.HEARTBEAT_S", 0.2)
-    client = place.client("read", name="streaming")
+    client = http_server.client("read", name="streaming")
     stream = Stream(client, f"/topics/{topic}/events")
-    revoke_access_token(place.conn, "streaming")
+    revoke_access_token(http_server.conn, "streaming")
     (last,) = list(stream)
     assert (last["name"], last["status"]) == ("problem", 401)
     stream.close()
@@ -291,8 +293,8 @@ def test_stream_ends_with_its_token(place: Place, topic: str, monkeypatch: pytes
 
 def test_readers_beyond_the_places_of_their_token_are_429_and_those_who_left_do_not_count(server: Server) -> None:
     settings = IngestSettings(address=LOOPBACK, readers_per_token_max=2, readers_max=3)
-    with serving_place(server, settings) as place:
-        client, other, third = (place.client("read") for _ in range(3))
+    with run_server(server, settings) as http_server:
+        client, other, third = (http_server.client("read") for _ in range(3))
         path = "/topics/orders/events"
         streams = [Stream(client, path) for _ in range(2)]
         refused = client.get(path)
@@ -307,27 +309,27 @@ def test_readers_beyond_the_places_of_their_token_are_429_and_those_who_left_do_
 
 
 def test_readers_that_hang_keep_no_connection_from_publishers(server: Server) -> None:
-    with serving_place(server) as place, connect(place.database) as blocker, ThreadPoolExecutor(8) as pool:
+    with run_server(server) as http_server, connect(http_server.database) as blocker, ThreadPoolExecutor(8) as pool:
         # Reading the head of a log now waits for a lock that the test holds.
-        place.conn.execute("alter function headrace.log_head rename to real_log_head")
-        place.conn.execute(
+        http_server.conn.execute("alter function headrace.log_head rename to real_log_head")
+        http_server.conn.execute(
             """create function headrace.log_head(p_topic_id integer) returns table ("position" bigint, appended_at timestamptz)
                language plpgsql as $$ begin perform pg_advisory_lock_shared(26), pg_advisory_unlock_shared(26);
                return query select * from headrace.real_log_head(p_topic_id); end $$"""
         )
-        client = place.client()
+        client = http_server.client()
         blocker.execute("select pg_advisory_lock(26)")
-        answers = [pool.submit(place.client("read").get, f"/topics/orders/events?limit={n}") for n in range(1, 8)]
+        answers = [pool.submit(http_server.client("read").get, f"/topics/orders/events?limit={n}") for n in range(1, 8)]
         waiting = "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()"
-        wait_until(lambda: place.conn.execute(waiting).fetchone()[0] >= 2, "readers that hang")  # type: ignore[index]
+        wait_until(lambda: http_server.conn.execute(waiting).fetchone()[0] >= 2, "readers that hang")  # type: ignore[index]
         assert client.post("/topics/orders/events?type=a", {}).status == 201
         blocker.execute("select pg_advisory_unlock(26)")
         # A reader that waited for the lock too long gets 503.
         assert {answer.result(30).status for answer in answers} <= {200, 503}
 
 
-def test_stream_of_an_unknown_topic_or_position_is_a_problem(place: Place) -> None:
-    client = place.client("read")
+def test_stream_of_an_unknown_topic_or_position_is_a_problem(http_server: RunningServer) -> None:
+    client = http_server.client("read")
     assert client.get("/topics/nothing/events", accept="text/event-stream").status == 404
-    fill(place.conn, "orders", "a")
+    fill(http_server.conn, "orders", "a")
     assert client.get("/topics/orders/events?after=999", accept="text/event-stream").status == 422

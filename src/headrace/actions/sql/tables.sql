@@ -48,10 +48,10 @@ create table headrace_internal.action_result (
 -- Publications need a replica identity. A primary key would cost every ack an index; this costs something under wal_level = logical
 -- alone, when rows are deleted by age.
 alter table headrace_internal.action_result replica identity full;
--- By both: the sender of an action chooses its id, and another namespace may use the same.
+-- The key has both columns: the sender of an action chooses its id, and another namespace may use the same.
 create index action_result_action on headrace_internal.action_result (action_id, namespace);
 
--- Not brin: a range of pages keeps its oldest time when rows are deleted, so after a while every range would look old.
+-- A brin index would not help: a range of pages keeps its oldest time when rows are deleted, so after a while every range would look old.
 create index action_result_age on headrace_internal.action_result (ended_at);
 
 -- Attempts that failed, and what followed: 'retry' at a time, 'dead', or 'discarded'.
@@ -99,7 +99,7 @@ create table headrace_internal.pause (
     kind        text        not null,
     -- A consumer is named topic/consumer; the queue of a namespace has no name: ''.
     name        text        not null,
-    -- Of a consumer, a correlator and a relay. The pause ends with what is paused.
+    -- Set for a consumer, a correlator and a relay. The pause ends with what is paused.
     consumer_id bigint,
     rule_id     integer,
     reason      text,

@@ -30,7 +30,7 @@ create table headrace_internal.consumer (
     constraint consumer_ordered_by_known check (ordered_by in ('partition', 'topic')),
     constraint consumer_attempts_positive check (attempts_max > 0),
     constraint consumer_backoff_positive check (backoff_s > 0 and backoff_max_s >= backoff_s),
-    -- Also rules out infinity and NaN, with which no retry could be planned.
+    -- This also rules out infinity and NaN, with which no retry could be planned.
     constraint consumer_backoff_up_to_a_year check (backoff_max_s <= 31536000),
     constraint consumer_when_exhausted_known check (when_exhausted in ('stop', 'dead_letter')),
     constraint consumer_key_order_known check (key_order in ('hold', 'skip')),
@@ -51,13 +51,13 @@ create table headrace_internal.cursor (
     partition   integer     not null,
     position    bigint      not null,
     state       text        not null default 'running',
-    -- Of the event right after the position.
+    -- Counts the attempts of the event right after the position.
     attempts    integer     not null default 0,
     retry_at    timestamptz,
     -- Class and message of the last error, and where it was raised.
     error       text,
     traceback   text,
-    -- After a failed batch: up to here events are handled one by one, to find the failing one.
+    -- After a failed batch, events up to this position are handled one by one, to find the failing one.
     single_to   bigint      not null default 0,
     -- Where a claim of a single event was lost with its session: if the cursor still stands there, the event is handled alone on its
     -- node, so that a further loss is its own.

@@ -168,7 +168,7 @@ select s.position, s.key, (extract(epoch from s.appended_at) * 1000000)::bigint 
 from headrace_internal.read_symbols(%s, %s, %s) s;
 
 -- name: recent_symbols
--- Key and symbols of the events of a topic after a position, from the public view. The braces are filled with what our own printers
+-- Selects key and symbols of a topic's events after a position, from the public view. The braces are filled with what our own printers
 -- made of checked trees. Index: log_position.
 select ({key}) collate "C" as key, array[{symbols}]::integer[] as symbols, appended_at
 from headrace.log

@@ -88,7 +88,7 @@ create table headrace_internal.correlator_table (
     -- The newest version is invalid: keys keep their state until there is a valid one.
     halted      boolean    not null default false,
     symbols     integer    not null,
-    -- By cell (state * symbols + symbol): where the next state's row begins; and action * 4, + 2 where it leads to the start, + 1
+    -- Each cell (state * symbols + symbol) says where the next state's row begins; and action * 4, + 2 where it leads to the start, + 1
     -- where it moves the machine.
     rows        integer[],
     marks       integer[],

@@ -53,7 +53,7 @@ from headrace_internal.correlator c
 join headrace_internal.namespace n on n.namespace = c.namespace
 join headrace_internal.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version
 left join headrace_internal.correlator_table t on t.correlator_id = c.correlator_id
--- As headrace_internal.unknown_outputs: a function would run with the reader's rights, which do not reach the tables.
+-- This repeats headrace_internal.unknown_outputs: a function would run with the reader's rights, which do not reach the tables.
 cross join lateral (
     select nullif(string_agg(case
         when o.value ? 'action' and not exists (select from headrace_internal.action a

@@ -162,7 +162,7 @@ class _Writer:
         code = "\n\n".join([*base, *bodies])
         used = [line for word, line in _IMPORTS.items() if re.search(rf"\b{word}\b", re.sub(r'"[^"\n]*"', "", code))]
         headers = [line for line in _HEADERS[self.style] if line.split()[-1] in code]
-        # Not `from __future__ import annotations`: msgspec and pydantic would have to find the names again.
+        # Do not write `from __future__ import annotations`: msgspec and pydantic would have to find the names again.
         standard = sorted({*used, *(line for line in headers if line.startswith("from"))})
         others = [line for line in headers if line.startswith("import")]
         imports = "\n".join([*standard, *([""] if standard and others else []), *others])

@@ -19,7 +19,7 @@ SCANNED = 10_000
 
 @dataclass(frozen=True)
 class DefinitionFinding:
-    """A finding in the condition of a rule, in one of the conditions of a correlator's pattern, or in the condition or mapping of a
+    """A finding in a rule's condition, in a condition of a correlator's pattern, or in the condition or mapping of a
     relay."""
 
     kind: str

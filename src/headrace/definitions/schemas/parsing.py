@@ -112,7 +112,7 @@ class _Parser:
         if not isinstance(schema, dict):
             _fail(place, f"a schema must be an object, true or false, not {with_article(json_type(schema))}")
         self._check_keywords(schema, place)
-        values = self._understood(schema, place)
+        values = self._parse_known_keywords(schema, place)
         others = sorted(schema.keys() & _OPAQUE)
         if (place and "$id" in schema) or others:
             return self._opaque(schema, values)
@@ -149,7 +149,7 @@ class _Parser:
             text += canonical({word: self._root.get(word) for word in ("$defs", "definitions", "$id")})
         return replace(values, opaque=text)
 
-    def _understood(self, schema: dict[str, JsonValue], place: str) -> ValueSet:
+    def _parse_known_keywords(self, schema: dict[str, JsonValue], place: str) -> ValueSet:
         """What the keywords say that we understand, and opaque where they meet in a way that we do not."""
         groups: list[ValueSet] = []
         own = {word: value for word, value in schema.items() if word in _EXACT and word not in ("$ref", "anyOf", "oneOf")}
@@ -212,10 +212,10 @@ class _Parser:
                 chosen = schema[word] if word == "enum" else [schema[word]]
                 if not isinstance(chosen, list):
                     _fail(place, "enum must be a list of values")
-                values = self._chosen(values, chosen, schema)
+                values = self._restrict_to(values, chosen, schema)
         return values
 
-    def _chosen(self, values: ValueSet, chosen: list[JsonValue], schema: dict[str, JsonValue]) -> ValueSet:
+    def _restrict_to(self, values: ValueSet, chosen: list[JsonValue], schema: dict[str, JsonValue]) -> ValueSet:
         answers = {canonical(value): accepts(values, value) for value in chosen}
         texts = tuple(text for text, answer in answers.items() if answer is not False)
         result = ValueSet((Enumeration(texts),) if texts else ())

@@ -101,7 +101,7 @@ class ValueSet:
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """The alternatives; those of the set of all values are its six types."""
+        """The alternatives. The set of all values has six, one per type."""
         if self.is_any:
             return (Null(), Boolean(), Number(), String(), Array(ANY), Object({}, frozenset(), ANY))
         return self.listed

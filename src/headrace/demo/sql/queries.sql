@@ -43,7 +43,7 @@ where l.topic_id = (select headrace.topic_id('flights')) and l.event_id = any(%(
 group by l.event_id;
 
 -- name: log_totals
--- Counts over the log of the flights: events, positions, ids, and events out of the order of time.
+-- Counts in the flights' log: events, positions, ids, and events out of the order of time.
 select count(*) as events, coalesce(min(o.position), 0) as first_position, coalesce(max(o.position), 0) as last_position,
     count(distinct o.position) as positions, count(distinct o.event_id) as ids,
     count(*) filter (where o.emitted_at < o.before) as out_of_order

@@ -107,7 +107,7 @@ class HeadraceBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult[Any]:
-        """What is known of a task. It is READY until it has ended: a running task is not told from a waiting one."""
+        """Returns a task's result. Its status is READY until it has ended: running and waiting tasks look the same."""
         from headrace.integrations.django.models import TaskRecord
 
         try:
@@ -146,7 +146,7 @@ def action_name(queue: str) -> str:
 
 
 def add_tasks(app: Headrace, *, queues: Iterable[str] | None = None) -> None:
-    """Gives an application the handlers of the tasks of its namespace: of all queues in TASKS, or of these."""
+    """Gives an application the handlers for its namespace's tasks: for all queues in TASKS, or for these."""
     backends = [backend for alias in task_backends.settings if isinstance(backend := task_backends[alias], HeadraceBackend)]
     backends = [backend for backend in backends if backend.namespace == app.namespace]
     known = {queue: backend.policy for backend in backends for queue in backend.queues or {DEFAULT_TASK_QUEUE_NAME}}

@@ -144,7 +144,7 @@ class AccessPath:
 
     @property
     def variant(self) -> int | None:
-        """Which of the keys of an event is this condition's: the length of its prefix, or the level of its blocks."""
+        """Says which of an event's keys this condition has: the length of its prefix, or the level of its blocks."""
         match self.choice:
             case Prefix(text=text):
                 return len(text)

@@ -1,4 +1,4 @@
-"""Type checker: builds require_type nodes from parsed operands. All rules about types, casts, patterns and numbers are here.
+"""Type checker: builds typed nodes from parsed operands. All rules about types, casts, patterns and numbers are here.
 
 An operand is a node, or a path into JSON from which nothing is extracted yet (`object -> 'x'`).
 """
@@ -225,7 +225,7 @@ def apply_sign(sign: str, operand: Operand) -> Node:
         return node
     match node:
         case Constant(value=Decimal() as value):
-            # Not -value: that would round to the context's digits, and make a second zero.
+            # Do not use -value: that would round to the context's digits, and make a second zero.
             return Constant(value.copy_negate() if value else value, node.type, operand.at)
         case Constant(value=int() as value):
             return Constant(-value, node.type, operand.at)

@@ -101,7 +101,7 @@ def _difference(differing: Mapping[str, bool], samples: Mapping[str, Sample]) ->
 
 def describe_difference(comparison: ConditionComparison) -> str | None:
     """The difference in words; None where it is undecided."""
-    old, new = (None if sample is None else _shown(sample) for sample in (comparison.only_old, comparison.only_new))
+    old, new = (None if sample is None else _show_sample(sample) for sample in (comparison.only_old, comparison.only_new))
     match comparison.difference:
         case Difference.EQUIVALENT:
             return "equivalent: the same events match"
@@ -115,7 +115,7 @@ def describe_difference(comparison: ConditionComparison) -> str | None:
             return None
 
 
-def _shown(sample: Sample) -> str:
+def _show_sample(sample: Sample) -> str:
     """The payload of an example, and what else matters of it."""
     facts = [jsonb_text(sample.payload)]
     facts += [f"key {sample.key}"] if sample.key is not None else []
@@ -173,7 +173,7 @@ class TruthSpace:
             case _:
                 number = self._opaque.setdefault(canonical_text(node), len(self._opaque))
                 if (guess := _matching_text(node)) is not None:
-                    # For the example only: the clause itself stays a variable of its own.
+                    # This is for the example only: the clause itself stays a variable of its own.
                     self._fields.setdefault(guess[0], set()).add(guess[1])
                 return Slot(-1 - number, Type.BOOLEAN)
 

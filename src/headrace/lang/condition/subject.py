@@ -126,7 +126,7 @@ _DAY = f"(?:{_DAY_OF_31}|{_DAY_OF_30}|02-(?:0[1-9]|1[0-9]|2[0-8]))"
 _TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.][0-9]{1,9})?"
 _OFFSET = "(?:Z|[+-](?:0[0-9]|1[0-4]):[0-5][0-9])"
 
-# Only syntax that PostgreSQL and Python read alike.
+# It allows only syntax that PostgreSQL and Python read alike.
 MOMENT_PATTERN: Final = f"(?:{_YEAR}-{_DAY}|{_LEAP_YEAR}-02-29)[T ]{_TIME}{_OFFSET}"
 _MOMENT = re.compile(MOMENT_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -52,7 +52,7 @@ class TooWide(Exception):
 
 
 class Situations:
-    """The situations of sets of predicates, each set asked for by its bit mask."""
+    """Finds the situations for sets of predicates; a bit mask names the set."""
 
     def __init__(self, predicates: Sequence[Predicate], *, situations_max: int, budget: Budget | None = None) -> None:
         self._predicates = predicates
@@ -60,7 +60,7 @@ class Situations:
         self._max = situations_max
         self._known: dict[int, tuple[Situation, ...] | None] = {}
 
-    def of(self, mask: int) -> tuple[Situation, ...]:
+    def for_predicates(self, mask: int) -> tuple[Situation, ...]:
         """Any other type first, then the named types as the text brings them. Raises TooWide."""
         if mask not in self._known:
             self._known[mask] = self._enumerate(mask)
@@ -90,7 +90,7 @@ class Situations:
 
 
 def _assign_all(
-    residuals: tuple[_Residual, ...], conditions: Iterable[str], most: int, budget: Budget
+    residuals: tuple[_Residual, ...], conditions: Iterable[str], assignments_max: int, budget: Budget
 ) -> dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] | None:
     frontier: dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] = {residuals: ()}
     for condition in conditions:
@@ -104,7 +104,7 @@ def _assign_all(
             for truth in _VALUES:
                 reduced = tuple(_top(_assign(value, condition, truth)) for value in values)
                 following.setdefault(reduced, (*truths, (condition, truth)))
-        if len(following) > most:
+        if len(following) > assignments_max:
             return None
         frontier = following
     return frontier

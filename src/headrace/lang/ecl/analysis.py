@@ -265,7 +265,7 @@ def dependencies(table: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budge
     """One entry per token, in textual order. Branches of `parallel` are analysed one by one."""
     budget = budget or Budget(ANALYSIS_STEPS_MAX)
     parts = [_Component(part, limit, budget) for part in components(table)]
-    return tuple(_merged(token, [part.dependency(token) for part in parts]) for token in table.tokens)
+    return tuple(_merge_dependencies(token, [part.dependency(token) for part in parts]) for token in table.tokens)
 
 
 def types_read(table: Table, *, budget: Budget) -> dict[str, TypesRead]:
@@ -285,7 +285,7 @@ def types_read(table: Table, *, budget: Budget) -> dict[str, TypesRead]:
     return {dependency.token: TypesRead(dependency.types, dependency.any_type) for dependency in exact}
 
 
-def _merged(token: str, parts: list[Dependency]) -> Dependency:
+def _merge_dependencies(token: str, parts: list[Dependency]) -> Dependency:
     return Dependency(
         token,
         tuple(dict.fromkeys(name for part in parts for name in part.predicates)),
@@ -365,7 +365,7 @@ def overlapping_guards(pattern: Pattern) -> tuple[Overlap, ...]:
         guards = [mode.guard for mode in node.modes]
         for first, second in combinations(guards, 2):
             try:
-                situations = Situations([first, second], situations_max=GUARD_SITUATIONS_MAX).of(3)
+                situations = Situations([first, second], situations_max=GUARD_SITUATIONS_MAX).for_predicates(3)
             except TooWide:
                 continue
             both = sorted((s for s in situations if s.vector == 3), key=attrgetter("unknowns"))

@@ -178,7 +178,7 @@ def equivalent_states(old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX
     for (side, units), number in explored.numbers.items():
         if side == 0 and blocks[number] in new_of:
             twin = explored.numbers.get((1, units))
-            # Of several that behave alike, the one of the same numbers: an unchanged pattern changes no row.
+            # Of several that behave alike, take the one with the same numbers: an unchanged pattern changes no row.
             same = twin is not None and blocks[twin] == blocks[number]
             mapped[units] = units if same else new_of[blocks[number]]
     return StateMapping(mapped, timers)
@@ -220,10 +220,10 @@ class _Both:
                 what, hint = "timers of one state", "restart the keys instead of mapping their states"
                 raise StateLimitExceeded(what, needed=live.bit_count(), allowed=TIMERS_TOGETHER_MAX, hint=hint)
             rows.append(tuple(self._cell(side, units, input_.symbols[side], 0) for input_ in inputs))
-            pairs = {self._renamed(side, due): self._cell(side, units, None, due) for due in submasks(live)}
+            pairs = {self._rename_mask(side, due): self._cell(side, units, None, due) for due in submasks(live)}
             ticks.append(dict(sorted(pairs.items())))
             status = status_of(table, TableState(units))
-            lives.append(self._action((status, self._renamed(side, live))))
+            lives.append(self._action((status, self._rename_mask(side, live))))
         return Automaton(tuple(rows), tuple(ticks), tuple(lives))
 
     def _cell(self, side: int, units: tuple[int, ...], symbols: tuple[int, ...] | None, due: int) -> Cell:
@@ -232,7 +232,7 @@ class _Both:
         after, pushed, started = step_units(table.units, table.actions, units, symbols, due)
         # The tables have the same registers, so a label has one number in both.
         registers = (tuple(table.recorded(pushed)), tuple(table.cleared(started)))
-        action = self._action((table.pushed(pushed), registers, self._renamed(side, started)))
+        action = self._action((table.pushed(pushed), registers, self._rename_mask(side, started)))
         return self._number(side, after), action
 
     def _number(self, side: int, units: tuple[int, ...]) -> int:
@@ -248,5 +248,5 @@ class _Both:
     def _action(self, behaviour: object) -> int:
         return self._actions.setdefault(behaviour, len(self._actions))
 
-    def _renamed(self, side: int, mask: int) -> int:
+    def _rename_mask(self, side: int, mask: int) -> int:
         return sum(1 << name for timer, name in enumerate(self._names[side]) if mask >> timer & 1)

@@ -22,9 +22,9 @@ from headrace.lang.ecl.parts import (
     Automaton,
     Cell,
     Part,
-    concatenated,
+    concatenate_parts,
     flat_of,
-    joined,
+    join_classes,
     merge_columns,
     minimise,
     submasks,
@@ -108,7 +108,7 @@ class _Compiler:
 
     def table(self, text: str) -> Table:
         branches = _branches(self._expr)
-        units, roots = concatenated([self._part(branch) for branch in branches])
+        units, roots = concatenate_parts([self._part(branch) for branch in branches])
         states = sum(unit.states if isinstance(unit, Flat) else 1 for unit in units)
         if states > self._state_limit:
             hint = "split the pattern into several correlators, or raise the limit"
@@ -121,7 +121,7 @@ class _Compiler:
             predicate_texts=tuple(print_predicate(predicate) for predicate in self._names.predicates),
             tokens=tuple(self._names.tokens),
             timers=tuple(self._names.timers),
-            alphabets=tuple(make_alphabet(c, self._situations.of(c.mask)) for c in classes),
+            alphabets=tuple(make_alphabet(c, self._situations.for_predicates(c.mask)) for c in classes),
             actions=tuple(actions.all),
             units=units,
             components=roots,
@@ -200,7 +200,7 @@ class _Compiler:
         """The mask of some predicates, and a symbol for each vector of them that an event can have."""
         mask = sum(1 << predicate for predicate in set(predicates))
         try:
-            vectors = dict.fromkeys(situation.vector for situation in self._situations.of(mask))
+            vectors = dict.fromkeys(situation.vector for situation in self._situations.for_predicates(mask))
         except TooWide:
             needed, allowed, hint = SITUATIONS_MAX + 1, SITUATIONS_MAX, f"use fewer different conditions in {where}"
             raise StateLimitExceeded(f"distinguishing the {what}", needed=needed, allowed=allowed, hint=hint) from None
@@ -238,7 +238,7 @@ class _Compiler:
         if root.times * sum(unit.states for unit in children if isinstance(unit, Flat)) > ROUNDS_FLAT_MAX:
             return part
         chosen = sorted({unit.alphabet for unit in children if not isinstance(unit, Node)})
-        join = self._joined(chosen, SYMBOLS_MAX)
+        join = self._join_alphabets(chosen, SYMBOLS_MAX)
         if join is None:
             return part
         classes, symbols = join
@@ -290,7 +290,7 @@ class _Compiler:
         groups = self._groups(units)
         classes: list[Classes] = []
         for number, group in enumerate(groups):
-            join = self._joined(group, 10**9)
+            join = self._join_alphabets(group, 10**9)
             assert join is not None
             joint, symbols = join
             classes.append(joint)
@@ -320,12 +320,12 @@ class _Compiler:
     def _joinable(self, alphabets: list[int], size_max: int) -> bool:
         # Event types add up; independent conditions multiply and would widen every unit's rows.
         sizes = 2 * sum(self._classes[alphabet].size for alphabet in alphabets)
-        most = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
-        return self._joined(alphabets, most) is not None
+        joint_max = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
+        return self._join_alphabets(alphabets, joint_max) is not None
 
-    def _joined(self, alphabets: list[int], size_max: int) -> tuple[Classes, list[dict[int, int]]] | None:
+    def _join_alphabets(self, alphabets: list[int], size_max: int) -> tuple[Classes, list[dict[int, int]]] | None:
         self._budget.spend(len(alphabets))
-        join = joined(self._classes, alphabets, self._situations, size_max=size_max)
+        join = join_classes(self._classes, alphabets, self._situations, size_max=size_max)
         if join is not None:
             self._budget.spend(len(join[0].symbol_of) * len(alphabets))
         return join

@@ -216,7 +216,7 @@ def run_events(pattern: Pattern, events: tuple[Event, ...], *, evaluator: Evalua
         advanced, fired = engine.advance(state, event.time)
         state, outputs = engine.take(advanced, event, event.time)
         instances = state if isinstance(state, tuple) else (cast(TableState, state),)
-        # Of several instances, the newest is shown.
+        # Of several instances, show the newest.
         shown = instances[-1] if instances else start_state(table, event.time)
         captured = tuple(program.show_state(instance.memory, event.time) for instance in instances) if program else ()
         is_change = state != advanced or bool(outputs)

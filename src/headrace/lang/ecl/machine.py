@@ -197,7 +197,7 @@ class _Builder:
             case _:
                 return self._together(expr, [self.module(part) for part in t.children(expr)])
 
-    def _place(self, name: str) -> int:
+    def _add_place(self, name: str) -> int:
         if len(self.names) >= self._places_max:
             hint = "lower the bounds of repeat, persist and loop, or use the compiled table"
             raise StateLimitExceeded("the machine", needed=len(self.names) + 1, allowed=self._places_max, hint=hint)
@@ -217,12 +217,12 @@ class _Builder:
         self.transitions.append(Transition(clauses, label, clear, target, output))
 
     def _leaf(self, name: str, label: Label) -> _Module:
-        wait, success, failure = self._place(name), self._place("s"), self._place("f")
+        wait, success, failure = self._add_place(name), self._add_place("s"), self._add_place("f")
         self._add([[wait]], frozenset({wait}), frozenset({success}), label=label)
         return _Module(frozenset({wait}), success, failure, frozenset({wait, success, failure}))
 
     def _together(self, expr: t.Expr, parts: list[_Module]) -> _Module:
-        success, failure = self._place("s"), self._place("f")
+        success, failure = self._add_place("s"), self._add_place("f")
         inner = frozenset[int]().union(*(part.places for part in parts))
         s, f = [part.success for part in parts], [part.failure for part in parts]
         each_s, each_f = [[place] for place in s], [[place] for place in f]
@@ -250,7 +250,7 @@ class _Builder:
         return _Module(initial, success, failure, inner | {success, failure})
 
     def _sequential(self, parts: list[_Module]) -> _Module:
-        success, failure = self._place("s"), self._place("f")
+        success, failure = self._add_place("s"), self._add_place("f")
         inner = frozenset[int]().union(*(part.places for part in parts))
         for part, following in pairwise(parts):
             self._add([[part.success]], part.places, following.initial)
@@ -259,7 +259,7 @@ class _Builder:
         return _Module(parts[0].initial, success, failure, inner | {success, failure})
 
     def _rounds(self, expr: t.Bounded, body: _Module, times: int | None) -> _Module:
-        success, failure = self._place("s"), self._place("f")
+        success, failure = self._add_place("s"), self._add_place("f")
         match expr:
             case t.Repeat():
                 again, out, end = [body.success, body.failure], None, success
@@ -267,7 +267,7 @@ class _Builder:
                 again, out, end = [body.success], (body.failure, failure), success
             case t.Persist():
                 again, out, end = [body.failure], (body.success, success), failure
-        counters = [self._place(f"c{number}") for number in range(1, (times or 0) + 1)]
+        counters = [self._add_place(f"c{number}") for number in range(1, (times or 0) + 1)]
         inner = body.places | frozenset(counters)
         if times is None:
             self._add([again], body.places, body.initial)
@@ -283,8 +283,8 @@ class _Builder:
         first = len(self.transitions)
         bodies = [self.module(mode.body) for mode in modes]
         last = len(self.transitions)
-        success, failure = self._place("s"), self._place("f")
-        active = [self._place(f"in ({print_predicate(mode.guard)})") for mode in modes]
+        success, failure = self._add_place("s"), self._add_place("f")
+        active = [self._add_place(f"in ({print_predicate(mode.guard)})") for mode in modes]
         inner = frozenset(active).union(*(body.places for body in bodies))
         guards: list[int] = []
         for index, mode in enumerate(modes):

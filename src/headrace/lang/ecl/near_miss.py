@@ -78,8 +78,8 @@ class _Search:
         for event in events:
             state, outputs = self._engine.step(self._states[-1], event)
             self._states.append(state)
-            self.original = self.original or self._wanted(outputs)
-        self.original = self.original or self._wanted(self._engine.advance(self._states[-1], self._until)[1])
+            self.original = self.original or self._select_output(outputs)
+        self.original = self.original or self._select_output(self._engine.advance(self._states[-1], self._until)[1])
 
     def all(self) -> Iterator[NearMiss]:
         for number, event in enumerate(self.events):
@@ -101,7 +101,7 @@ class _Search:
         if program is None or text not in program.dynamic:
             return ()
         state = self._states[number]
-        # Of several instances, the newest.
+        # Of several instances, take the newest.
         instance = (state[-1] if state else None) if isinstance(state, tuple) else state
         memory = instance.memory if isinstance(instance, TableState) else program.empty
         return program.explain(text, self.events[number].subject, memory)
@@ -135,11 +135,11 @@ class _Search:
         state = self._states[number]
         for event in [*instead, *self.events[rest:]]:
             state, outputs = self._engine.step(state, event)
-            if output := self._wanted(outputs):
+            if output := self._select_output(outputs):
                 return output
-        return self._wanted(self._engine.advance(state, self._until)[1])
+        return self._select_output(self._engine.advance(state, self._until)[1])
 
-    def _wanted(self, outputs: Sequence[Output]) -> Output | None:
+    def _select_output(self, outputs: Sequence[Output]) -> Output | None:
         return next((output for output in outputs if self._token in (None, output.token)), None)
 
 

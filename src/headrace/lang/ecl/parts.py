@@ -127,14 +127,14 @@ def _quotient(automaton: Automaton, blocks: list[int]) -> Automaton:
                 order[following] = len(order)
                 queue.append(following)
 
-    def renamed(cell: Cell) -> Cell:
+    def rename_cell(cell: Cell) -> Cell:
         following = _block(blocks, cell[0])
         return (order[following] if following >= 0 else following), cell[1]
 
     states = [representative[block] for block in queue]
     return Automaton(
-        rows=tuple(tuple(renamed(cell) for cell in automaton.rows[state]) for state in states),
-        ticks=tuple({due: renamed(cell) for due, cell in automaton.ticks[state].items()} for state in states),
+        rows=tuple(tuple(rename_cell(cell) for cell in automaton.rows[state]) for state in states),
+        ticks=tuple({due: rename_cell(cell) for due, cell in automaton.ticks[state].items()} for state in states),
         live=tuple(automaton.live[state] for state in states),
     )
 
@@ -165,8 +165,8 @@ def shifted(unit: Unit, by: int) -> Unit:
     return replace(unit, first=unit.first + by)
 
 
-def concatenated(parts: Sequence[Part]) -> tuple[Part, tuple[int, ...]]:
-    """The parts one after the other, and the index of the root of each."""
+def concatenate_parts(parts: Sequence[Part]) -> tuple[Part, tuple[int, ...]]:
+    """Puts the parts one after the other; returns them, and the index of each part's root."""
     units: list[Unit] = []
     roots: list[int] = []
     for part in parts:
@@ -179,7 +179,7 @@ def under_node(kind: Kind, parts: Sequence[Part], *, times: int = 0, token: int 
     """A node over its children's parts. Which of them run from the start follows from the kind.
 
     `clears` is the bit of the register that starts empty with it."""
-    units, roots = concatenated(parts)
+    units, roots = concatenate_parts(parts)
     runs = {Kind.SEQUENTIAL: roots[:1], Kind.MODES: roots[:2]}.get(kind, roots)
     initial = [OFF] * len(units)
     starts, timers = clears, 0
@@ -208,7 +208,7 @@ def flat_of(automaton: Automaton, alphabet: int, timers: int, *, clears: int = 0
     return Flat(alphabet, symbols, states, tuple(following), tuple(action), live, ticks, timers, clears=clears)
 
 
-def joined(
+def join_classes(
     classes: Sequence[Classes], chosen: Sequence[int], situations: Situations, *, size_max: int
 ) -> tuple[Classes, list[dict[int, int]]] | None:
     """One alphabet that distinguishes whatever the chosen ones do, and for each of its symbols theirs.
@@ -218,7 +218,7 @@ def joined(
     for alphabet in chosen:
         mask |= classes[alphabet].mask
     try:
-        all_situations = situations.of(mask)
+        all_situations = situations.for_predicates(mask)
     except TooWide:
         return None
     numbers: dict[tuple[int, ...], int] = {}

@@ -81,12 +81,12 @@ class RegisterBatch(Batch):
 
     def pop(self, key: str) -> Instance:
         """Hands out the instance of a key that has no more events in this batch."""
-        return self._stored(self._keys.pop(key))
+        return self._build_instance(self._keys.pop(key))
 
     @property
     def changed(self) -> list[Instance]:
         """The instances to write back."""
-        return [self._stored(key) for key in self._keys.values() if key.instance.is_changed]
+        return [self._build_instance(key) for key in self._keys.values() if key.instance.is_changed]
 
     def step(self, key: str, position: int, symbols: tuple[int, ...], time: int, facts: Facts | None = None) -> bool:
         """One event, after the timers due by its time. False: too many of those for one batch, and the event is not processed."""
@@ -162,7 +162,7 @@ class RegisterBatch(Batch):
         return self._key(key, time).machines[0].units
 
     def step_over(self, key: str, units: tuple[int, ...], changes: list[int], time: int, *, is_anew: bool) -> None:
-        """Takes the one machine of a key to a state, by events that `known_step` has told. The last one was at `time`; `changes` are
+        """Takes the one machine of a key to a state, by events that `known_step` has reported. The last one was at `time`; `changes` are
         the positions that are evidence. `is_anew`: the machine was at its start meanwhile, and earlier evidence is void."""
         state = self._keys[key]
         state.instance.seen_at = time
@@ -289,7 +289,7 @@ class RegisterBatch(Batch):
             machine.memory = self._program.clear(self._memory(state, machine), cleared)
         return place + len(tokens)
 
-    def _stored(self, key: _Key) -> Instance:
+    def _build_instance(self, key: _Key) -> Instance:
         instance = key.instance
         instance.memory = self._codec.encode(key.machines, instance.memory)
         if self._each:

@@ -171,25 +171,25 @@ class RegisterProgram:
         return RegisterNames(captures, frozenset(self.registers.matches), frozenset(self.registers.loops))
 
     @cached_property
-    def _parsed(self) -> dict[str, Condition]:
+    def _parsed_conditions(self) -> dict[str, Condition]:
         counts = {REACHED.format(number) for number in range(1, len(self.registers.counts) + 1)}
         return {text: parse_with_names(text, self.names) for text in self.conditions if text not in counts}
 
     @cached_property
     def static(self) -> tuple[str, ...]:
         """The conditions that read the event alone; an engine may evaluate them beforehand."""
-        return tuple(text for text, condition in self._parsed.items() if not _reads_registers(condition))
+        return tuple(text for text, condition in self._parsed_conditions.items() if not _reads_registers(condition))
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """What captures and conditions over registers read of an event."""
-        nodes = [*self.captures, *(c.tree for c in self._parsed.values() if _reads_registers(c))]
+        nodes = [*self.captures, *(c.tree for c in self._parsed_conditions.values() if _reads_registers(c))]
         return tuple(dict.fromkeys(field for node in nodes for field in fields_of(node) if field.root != "register"))
 
     @cached_property
     def dynamic(self) -> dict[str, Callable[[Sequence[Value | None], Memory, int], bool | None]]:
         """The conditions that read registers: functions of the event's fields, the memory, and the time."""
-        functions = {text: self._function(c) for text, c in self._parsed.items() if _reads_registers(c)}
+        functions = {text: self._function(c) for text, c in self._parsed_conditions.items() if _reads_registers(c)}
         first = len(self.registers.matches) + len(self.registers.loops)
         for number, (times, duration_us) in enumerate(self.registers.counts):
             functions[REACHED.format(number + 1)] = _reached(first + number, times, duration_us)
@@ -254,7 +254,7 @@ class RegisterProgram:
         counts: dict[str, object] = {}
         first = len(self.registers.matches) + len(self.registers.loops)
         for (times, duration_us), kept in zip(self.registers.counts, memory[first:], strict=True):
-            # Equal ones are told apart by their place.
+            # Equal ones get a number to distinguish them.
             name, place = f"count({times}, {print_duration(duration_us)})", len(counts) + 1
             counts[f"{name} {place}" if name in counts else name] = sum(
                 now - at < duration_us for at in cast("tuple[int, ...]", kept)
@@ -263,7 +263,7 @@ class RegisterProgram:
 
     def explain(self, text: str, subject: object, memory: Memory) -> tuple[tuple[str, str], ...]:
         """The values that a condition over registers compares, of the event and of the registers before it: texts and values."""
-        condition = self._parsed[text]
+        condition = self._parsed_conditions[text]
         known = dict(zip(self.fields, self.read_fields(subject), strict=True))
         return tuple(
             (

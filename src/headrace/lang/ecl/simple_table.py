@@ -30,7 +30,7 @@ class SimpleTable:
     idle: tuple[int, ...]
 
     @classmethod
-    def of(cls, table: Table) -> SimpleTable:
+    def from_table(cls, table: Table) -> SimpleTable:
         (unit,) = table.units
         assert isinstance(unit, Flat)
         marks = [_mark(cell // unit.symbols, unit.next[cell], unit.action[cell]) for cell in range(len(unit.next))]
@@ -72,7 +72,7 @@ class ProductAutomaton:
     states: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, table: Table) -> ProductAutomaton | None:
+    def from_table(cls, table: Table) -> ProductAutomaton | None:
         """None for a table with timers or registers, and for one with more cells than CELLS_MAX."""
         # Every micro-batch asks.
         known = table.memo.setdefault("multiplied", {})

@@ -56,7 +56,7 @@ def elapsed(zone: Zone) -> Zone:
         return zone
     bounds = [list(row) for row in zone.bounds]
     bounds[0] = [1] + [0] * len(zone.timers)
-    closed = _closed(bounds)
+    closed = _close_bounds(bounds)
     assert closed is not None
     return Zone(zone.timers, closed)
 
@@ -68,7 +68,9 @@ def next_due(zone: Zone) -> Iterator[tuple[int, Zone]]:
     once; so the work follows the number of possible sets and not that of all sets."""
     indexes = range(1, len(zone.timers) + 1)
     for highest in indexes:
-        bounds = _narrowed(zone.bounds, [(highest, index, 0 if index > highest else 1) for index in indexes if index != highest])
+        bounds = _narrow_bounds(
+            zone.bounds, [(highest, index, 0 if index > highest else 1) for index in indexes if index != highest]
+        )
         if bounds is not None:
             yield from _with_highest(zone, highest, bounds)
 
@@ -85,13 +87,13 @@ def _with_highest(zone: Zone, highest: int, bounds: Sequence[Sequence[int]]) -> 
             yield sum(1 << zone.timers[other - 1] for other in due), left
             continue
         # The last one is taken first: sets without the timer come before those with it.
-        if (together := _narrowed(bounds, [(index, highest, 1)])) is not None:
+        if (together := _narrow_bounds(bounds, [(index, highest, 1)])) is not None:
             undecided.append((index - 1, [*due, index], together))
-        if (later := _narrowed(bounds, [(highest, index, 0)])) is not None:
+        if (later := _narrow_bounds(bounds, [(highest, index, 0)])) is not None:
             undecided.append((index - 1, due, later))
 
 
-def _narrowed(bounds: Sequence[Sequence[int]], limits: Iterable[tuple[int, int, int]]) -> Sequence[Sequence[int]] | None:
+def _narrow_bounds(bounds: Sequence[Sequence[int]], limits: Iterable[tuple[int, int, int]]) -> Sequence[Sequence[int]] | None:
     """Closed bounds with further limits on x_i - x_j, in closed form again; None if no point satisfies them."""
     for i, j, limit in limits:
         if limit >= bounds[i][j]:
@@ -107,7 +109,7 @@ def _sum(first: int, second: int) -> int:
     return ((first >> 1) + (second >> 1)) * 2 + (first & second & 1)
 
 
-def _closed(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
+def _close_bounds(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
     """The tightest equal bounds, or None if no point satisfies them."""
     size = range(len(bounds))
     for middle in size:
@@ -115,7 +117,7 @@ def _closed(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
             first = bounds[i][middle]
             for j in size:
                 second = bounds[middle][j]
-                # As _sum does; a call would take most of the time here.
+                # This does what _sum does; a call would take most of the time here.
                 through = ((first >> 1) + (second >> 1)) * 2 + (first & second & 1)
                 if through < bounds[i][j]:
                     bounds[i][j] = through
@@ -373,7 +375,9 @@ def situations_of(
         for predicate in table.predicates:
             numbers.setdefault(predicate, len(numbers))
     try:
-        situations = Situations(list(numbers), situations_max=SITUATIONS_MAX, budget=budget).of((1 << len(numbers)) - 1)
+        situations = Situations(list(numbers), situations_max=SITUATIONS_MAX, budget=budget).for_predicates(
+            (1 << len(numbers)) - 1
+        )
     except TooWide:
         needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None

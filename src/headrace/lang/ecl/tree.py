@@ -308,14 +308,14 @@ def print_predicate(predicate: Predicate) -> str:
         case Condition(text):
             return f"<{text}>"
         case Not(operand):
-            return f"not {_grouped(operand, And | Or)}"
+            return f"not {_parenthesize(operand, And | Or)}"
         case And(parts):
-            return " and ".join(_grouped(part, And | Or) for part in parts)
+            return " and ".join(_parenthesize(part, And | Or) for part in parts)
         case Or(parts):
-            return " or ".join(_grouped(part, Or) for part in parts)
+            return " or ".join(_parenthesize(part, Or) for part in parts)
 
 
-def _grouped(predicate: Predicate, inside: object) -> str:
+def _parenthesize(predicate: Predicate, inside: object) -> str:
     text = print_predicate(predicate)
     return f"({text})" if isinstance(predicate, inside) else text  # type: ignore[arg-type]
 

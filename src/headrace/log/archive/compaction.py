@@ -103,7 +103,7 @@ def _delete_copies(root: Path, topic: Topic, files: Sequence[ArchivedFile]) -> N
 
 
 def _is_copy(path: Path, held: FileRange) -> bool:
-    """False for other events at the same positions, which a log that went back may have left: nobody else has them."""
+    """False for other events at the same positions, which a failover or restore may have orphaned: nobody else has them."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""Names of archive files, the deletion of files that the archiver itself wrote, and the search for files of a log that went back.
+"""Names of archive files, deletion of files that the archiver itself wrote, and search for orphaned files after a failover or restore.
 
 The catalog is data: whoever administers a namespace can write to it. So it only proposes a file; the file is deleted if it lies in
 the folder of this archive, bears one of our names, is reached without a symbolic link, and holds what its name says.
@@ -30,7 +30,7 @@ _LOG, _EPOCH = b"headrace.log", b"headrace.epoch"
 
 def file_name(namespace: str, topic: str, day: date, content: Content) -> Path:
     """The path of a file within the archive folder."""
-    # With the checksum: shards that share a folder have other events at the same positions.
+    # The name has the checksum: shards that share a folder have other events at the same positions.
     name = f"{content.first_position:012}-{content.last_position:012}-{_digest(content)}.parquet"
     return Path(f"namespace={namespace}", f"topic={topic}", f"month={day:%Y-%m}", name)
 

@@ -113,7 +113,7 @@ def _open_dataset(path: str) -> ds.Dataset:
     import pyarrow.dataset as ds
 
     try:
-        # With our schema: a file that is older than a column of events has nulls in it.
+        # Read with our schema: a file that is older than a column of events has nulls in it.
         return ds.dataset(path, file_schema(), format="parquet")
     except FileNotFoundError:
         raise _missing(path) from None

@@ -40,7 +40,7 @@ class PendingErasure:
 
 @dataclass
 class _Checksums:
-    """The sums of the hashes of changed rows, before and after."""
+    """The checksums of the changed rows, before and after."""
 
     before: int = 0
     after: int = 0
@@ -62,7 +62,7 @@ def erase_pending(conn: Connection, target: Target, topic: Topic) -> None:
 
 
 def find_archived_key(conn: Connection, topic: Topic, key: str) -> list[dict[str, object]]:
-    """Id, position and time of the events of a key in the files of a topic."""
+    """Reads id, position and time of a key's events from a topic's files."""
     rows: list[dict[str, object]] = []
     for file in list_archive(conn, topic.topic, namespace=topic.namespace):
         for batch in read_archive_file(_whole(file), ["event_id", "position", "appended_at"], RowFilter(keys=(key,))):

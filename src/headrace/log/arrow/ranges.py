@@ -79,7 +79,7 @@ def table_schema(columns: Sequence[str], extracts: Sequence[Extract] = ()) -> pa
     return pa.schema([*(known[name] for name in columns), *(pa.field(extract.name, pa.string()) for extract in extracts)])
 
 
-# In a scope of its own, where the names of the condition language are the only ones.
+# The query has a scope of its own, where the names of the condition language are the only ones.
 _CONDITION = "(select {} from (select l.payload as object, l.type, l.key, l.headers, l.emitted_at) c)"
 
 PART_POSITIONS_FIRST, PART_POSITIONS_MAX = 8_192, 262_144

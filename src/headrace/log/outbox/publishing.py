@@ -36,7 +36,7 @@ from headrace.log.outbox.statements import (
     insert_statement,
     json_array,
     publish_parameters,
-    remember_way,
+    record_insert_privilege,
 )
 from headrace.observe.tracing import TracedEvents, is_untraced, switch
 
@@ -109,7 +109,7 @@ def _publish_by_function(event: ValidatedEvent, namespace: str | None) -> Steps[
     parameters = publish_parameters(event, namespace)
     [(event_id, may_insert)] = yield Fetch(PUBLISH, parameters)
     if event_id is not None:
-        remember_way((yield SESSION), event, namespace, may_insert=may_insert)
+        record_insert_privilege((yield SESSION), event, namespace, may_insert=may_insert)
     else:
         yield Block(fetch(PUBLISH_STRICT, parameters), savepoint=True)
 

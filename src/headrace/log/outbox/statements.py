@@ -76,8 +76,8 @@ _FULL_CHECKED = _insert(
 
 _FUNCTION_TOPICS_MAX = 1000
 
-# Sessions whose role had the right when they last published by the function; with the topics, by namespace and name, of which an
-# INSERT has found none.
+# Sessions whose role had the INSERT privilege when they last published by the function, and the topics, by namespace and name, that
+# an INSERT could not find.
 _sessions: WeakKeyDictionary[object, set[tuple[str | None, str]]] = WeakKeyDictionary()
 
 COPY_CHUNK_ROWS = 256
@@ -159,8 +159,8 @@ def insert_statement(
     return (_FULL, values) if event.schemas_digest is None else (_FULL_CHECKED, (*values, event.schemas_digest))
 
 
-def remember_way(session: object | None, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
-    """Remembers that an event was published by the function, and what that said about the role of the session."""
+def record_insert_privilege(session: object | None, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+    """Records, after an event was published by the function, whether the session's role may insert into the outbox."""
     if not _can_be_remembered(session):
         return
     if not may_insert:

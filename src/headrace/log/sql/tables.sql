@@ -156,7 +156,7 @@ create index log_position on headrace_internal.log (position);
 -- Order within a partition, for consumers.
 create index log_partition on headrace_internal.log (partition, position);
 
--- To drop an event id published twice, and for trace.
+-- The sequencer uses it to drop an event id published twice, and trace to find an event.
 create index log_event_id on headrace_internal.log (event_id);
 
 -- What one step of the sequencer did to one topic, with the events if they are handed over.

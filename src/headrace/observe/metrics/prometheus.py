@@ -25,7 +25,7 @@ _DURATIONS = metric_family("headrace_handler_duration_seconds")
 
 
 def render(samples: Mapping[str, Iterable[Sample]], durations: Durations | None = None) -> bytes:
-    """The text of a scrape: the samples of each shard, and the durations of the handlers of the process by kind and handler."""
+    """The text of a scrape: the samples of each shard, and how long the process's handlers took, by kind and handler."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.registry import Collector
 

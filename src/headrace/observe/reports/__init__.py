@@ -182,7 +182,7 @@ def _axes() -> tuple[Figure, Axes]:
         figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
         axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
-    # Without tick marks: their SVG would be references, and ids that collide with those of other charts.
+    # Draw no tick marks: their SVG would be references, and ids that collide with those of other charts.
     axes.tick_params(length=0)
     axes.set_axisbelow(True)
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)

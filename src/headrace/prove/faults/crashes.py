@@ -154,7 +154,7 @@ def add_failpoints(definition: str) -> tuple[str, int]:
     for line in body.split("\n"):
         if in_body and at_statement and not _NOT_A_STATEMENT.match(line):
             count += 1
-            # As a condition: `perform` would change FOUND and the row count, which the next statement may read.
+            # Write it as a condition: `perform` would change FOUND and the row count, which the next statement may read.
             lines.append(f"if headrace_prove.hit({count}) then null; end if;")
         lines.append(line)
         in_body = in_body or line.strip().lower() == "begin"

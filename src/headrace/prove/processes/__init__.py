@@ -152,7 +152,7 @@ def is_alive(pid: int) -> bool:
 
 
 def kill_session(leader: int, *, grace_s: float = 0.0) -> int:
-    """Kills what is left of the session of a process that has ended, after `grace_s`; returns how many were killed.
+    """Kills what is left in the session of an ended process, after `grace_s`; returns how many were killed.
 
     A live process with the leader's pid is a later one that got the same number; its session is not ours."""
     until = time.monotonic() + grace_s

@@ -87,7 +87,7 @@ class RelayTarget(ABC):
 
     @property
     def relay(self) -> Relay:
-        """The relay of the topic of orders."""
+        """The relay for the topic with the orders."""
         return Relay(
             name=self.kind, topic=ORDERS, target=self.relay_kind, options=self.options(), start="earliest", batch=50, concurrency=2,
             backoff_s=0.1, backoff_max_s=1, **self.more_fields(),

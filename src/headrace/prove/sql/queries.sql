@@ -166,7 +166,7 @@ select not exists (select from headrace_internal.correlator c where c.status = '
     exists (select from headrace_internal.pipeline_batch) as has_pipeline_batch;
 
 -- name: known_identifiers
--- Columns and values of a namespace that a stranger could guess or have seen: names, ids, and some ids of events and actions.
+-- Selects columns and values of a namespace that another role could guess or have seen: names, ids, and some ids of events and actions.
 with topic as (
     select t.topic_id, t.topic from headrace_internal.topic t where t.namespace = %(namespace)s
 ), consumer as (
@@ -205,7 +205,7 @@ where h.namespace = 'default' and h.correlator <> 'person';
 select s.position from headrace.pipeline_state s where s.process like '%%:' || %(pid)s;
 
 -- name: pipeline_totals
--- Ledger of the batches of a topic's pipeline, added up; no row if it never had one. Index: pipeline_pkey.
+-- Adds up the batches in the ledger of a topic's pipeline; no row if it never had one. Index: pipeline_pkey.
 select p.batches, coalesce(b.upto, 0) as upto, p.firings, p.outputs
 from headrace_internal.pipeline p
 join headrace_internal.topic t on t.topic_id = p.topic_id

@@ -14,9 +14,9 @@ order by e.position;
 -- Locks and indexes: see headrace.claim_events.
 select {event e}
 from (values (%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean, %s::integer, %s::integer))
-    p (consumer_id, most, least, wait_s, partitions, alone, relay_id, version)
+    p (consumer_id, events_max, events_min, wait_s, partitions, alone, relay_id, version)
 join headrace.relay_state r on r.relay_id = p.relay_id and r.version = p.version
-cross join lateral headrace.claim_events(r.consumer_id, p.most, p.least, p.wait_s, p.partitions, p.alone) e
+cross join lateral headrace.claim_events(r.consumer_id, p.events_max, p.events_min, p.wait_s, p.partitions, p.alone) e
 
 -- name: count_events
 -- Selects how many events a range of a topic's log has.

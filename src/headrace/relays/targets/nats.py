@@ -185,7 +185,7 @@ class NatsTarget(BrokerTarget[Client]):
         """The last message of a subject. Raises DeliveryError if it is not of this relay, or if another event has its position."""
         stream = self._options.text("stream")
         try:
-            # From the stream's leader: a replica may not have the last message yet.
+            # Ask the stream's leader: a replica may not have the last message yet.
             last = await client.jetstream(timeout=self._timeout_s).get_last_msg(stream, subject)
         except nats.js.errors.NotFoundError:
             return Tail()

@@ -33,7 +33,7 @@ _WORDS: Final[Mapping[OptionType, str]] = {
     "addresses": "host:port or a list of them",
     "secret": "a reference to a secret: env:NAME or file:name",
 }
-# Without user, password and path: credentials are options of their own.
+# It has no user, password or path: credentials are options of their own.
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 
 PARTITION_FIELDS: Final = ("relay", "topic", "partition")

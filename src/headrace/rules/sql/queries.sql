@@ -39,7 +39,7 @@ where t.topic_id in (
         select v.topic_id from headrace_internal.rule_version v where v.status = 'pending'
         union
         select c.topic_id from headrace_internal.consumer c
-        -- Not "not exists": as a join it would read all rules.
+        -- Do not use "not exists": as a join it would read all rules.
         where c.consumer = 'headrace.rules'
             and (select r.rule_id from headrace_internal.rule r where r.topic_id = c.topic_id limit 1) is null)
     and not exists (select from headrace_internal.failure f

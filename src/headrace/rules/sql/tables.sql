@@ -79,7 +79,7 @@ create table headrace_internal.rule_shape (
     constraint rule_shape_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade
 );
 
--- By checksum: the text of a shape may be longer than an index entry.
+-- The index has the checksum: the text of a shape may be longer than an index entry.
 create unique index rule_shape_once on headrace_internal.rule_shape (topic_id, timing, md5(shape));
 
 -- The constants of the active versions, found by shape, event type and a key ('' if the shape has none), and within a key by a bound.
@@ -110,7 +110,7 @@ create index rule_match_access on headrace_internal.rule_match (shape_id, event_
 create table headrace_internal.rule_program (
     topic_id integer not null,
     kind     text    not null,
-    -- Of the whole program; part of the name under which a session has prepared it.
+    -- It covers the whole program, and is part of the name under which a session has prepared it.
     checksum text    not null,
     program  text    not null,
     integers bigint[] not null,

@@ -28,7 +28,7 @@ create table headrace_internal.schedule (
     replan_at     timestamptz not null default '-infinity',
     -- The pg_cron job that fires it; a node fires it if the job does not.
     cron_job_id   bigint,
-    -- Of the last time it could not be fired or planned.
+    -- The error of the last time it could not be fired or planned.
     error         text,
     attempts      integer     not null default 0,
     retry_at      timestamptz,

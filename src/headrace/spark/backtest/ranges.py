@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicRange:
-    """A range of positions and of time of one topic on one shard."""
+    """A range of one topic on one shard, in positions and in time."""
 
     conn: Connection
     shard: str
@@ -49,7 +49,7 @@ class Source:
     def read_options(self, part: TopicRange, columns: Sequence[str], types: Sequence[str]) -> SourceOptions:
         """The options of a read of the range; without `types`, of all event types."""
         context = getattr(self.spark, "_sc", None)
-        return SourceOptions.of(
+        return SourceOptions.from_options(
             {
                 **self.options,
                 "subscribe": json.dumps([part.topic]),

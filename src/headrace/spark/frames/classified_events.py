@@ -152,7 +152,7 @@ class ClassifiedEvents:
 def classify_range(session: SparkSession, access: Access, range_: Range, watched: Watched) -> ClassifiedEvents:
     """Reads and classifies a range of positions of one log."""
     columns = watched.columns
-    options = SourceOptions.of({**access.options(), "subscribe": range_.topic, "columns": ",".join(columns)})
+    options = SourceOptions.from_options({**access.options(), "subscribe": range_.topic, "columns": ",".join(columns)})
     schema = event_schema(columns)
     parts = split_for_cores(session, range_)
     if len(range_) <= SHORT_MAX:
@@ -220,7 +220,7 @@ def own_events(group: Group, rows: pa.Table, specs: Sequence[CorrelatorSpec]) ->
     for number, events in group.events(rows):
         spec = specs[number]
         is_alone = len(group.numbers) == 1
-        if not is_alone and not spec.forgets and spec.table.simple and (idle := SimpleTable.of(spec.table).idle):
+        if not is_alone and not spec.forgets and spec.table.simple and (idle := SimpleTable.from_table(spec.table).idle):
             events = events.filter(pc.invert(pc.is_in(events["symbol"], pa.array(idle, pa.int64()))))
         if spec.since_offset:
             events = events.filter(pc.greater_equal(events["offset"], spec.since_offset))

@@ -180,7 +180,7 @@ def types_that_push(specs: Iterable[CorrelatorSpec]) -> list[str] | None:
     for spec in specs:
         if spec.forgets or not spec.table.simple:
             return None
-        (alphabet,), symbols = spec.table.alphabets, set(SimpleTable.of(spec.table).pushing)
+        (alphabet,), symbols = spec.table.alphabets, set(SimpleTable.from_table(spec.table).pushing)
         if not symbols.isdisjoint(leaves(alphabet.other)):
             return None
         types |= {name for name, decision in alphabet.types.items() if not symbols.isdisjoint(leaves(decision))}
@@ -339,7 +339,7 @@ def compose(chunks: Sequence[ChunkSummary]) -> dict[int, int]:
 
 def start_states(table: Table, begins: Mapping[int, int] | None) -> Callable[[int], list[int]]:
     """The states in which the chunk of a first offset may begin: all reachable ones, or the one that is known."""
-    reachable = SimpleTable.of(table).reachable
+    reachable = SimpleTable.from_table(table).reachable
 
     def states(first: int) -> list[int]:
         if begins is None:

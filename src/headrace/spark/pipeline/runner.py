@@ -46,7 +46,7 @@ def pause_s(next_due_s: float | None) -> float:
 class Pipeline:
     """Runs topics on Spark until `stop`, or with `once` until nothing is left to do.
 
-    `tell` is called with every batch, in the thread that ran it."""
+    `on_batch` is called with every batch, in the thread that ran it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Pipeline:
         namespace: str | None = None,
         events_max: int = EVENTS_MAX,
         once: bool = False,
-        tell: Callable[[BatchDone], None] | None = None,
+        on_batch: Callable[[BatchDone], None] | None = None,
     ) -> None:
         if not topics:
             raise Invalid("a pipeline needs at least one topic")
@@ -68,7 +68,7 @@ class Pipeline:
         self._namespace = namespace
         self._events_max = events_max
         self._once = once
-        self._tell = tell or (lambda _: None)
+        self._on_batch = on_batch or (lambda _: None)
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
         self._threads = [
@@ -82,7 +82,7 @@ class Pipeline:
         self._stop.set()
 
     def run(self) -> None:
-        """Runs until stopped; raises an error that waiting cannot mend, such as an unknown topic."""
+        """Runs until stopped; raises a permanent error, such as an unknown topic."""
         for thread in self._threads:
             thread.start()
         for thread in self._threads:
@@ -95,7 +95,7 @@ class Pipeline:
     def _run_thread(self, target: Target, topic: str) -> None:
         try:
             for attempt in Retrying(
-                retry=retry_if_exception(_may_pass),
+                retry=retry_if_exception(_is_retryable),
                 stop=stop_after_attempt(5) if self._once else stop_never,
                 wait=wait_exponential(multiplier=0.1, max=5) + wait_random(max=0.5),
                 reraise=True,
@@ -169,7 +169,7 @@ class Pipeline:
                 continue
             worked = True
             if done.events or done.timers:
-                self._tell(done)
+                self._on_batch(done)
             else:
                 time.sleep(DISCARDED_S)
         return worked
@@ -184,9 +184,9 @@ def _heartbeat(conn: Connection, pipeline: TopicPipeline, *, error: str | None =
         logger.warning("%s: the heartbeat was not written", pipeline.topic)
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_retryable(error: BaseException) -> bool:
     """True for errors to retry: the database is unreachable, or a Spark job failed, perhaps for the same reason. A JVM that is
-    gone raises another error of py4j, which waiting cannot mend. (With Spark Connect there may be no py4j.)"""
+    gone raises another error of py4j, which is permanent. (With Spark Connect there may be no py4j.)"""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, Exception):

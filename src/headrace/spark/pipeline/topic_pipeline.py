@@ -206,7 +206,7 @@ class TopicPipeline:
                 if self._value(query("spark/any_due"), parameters) is None:
                     continue
                 if settled is None:
-                    # In its own transaction: the sequencer must not wait until the timers have fired.
+                    # Use its own transaction: the sequencer must not wait until the timers have fired.
                     settled = self._value("select headrace_internal.settle_time(p_topic_id => %s)", (self.topic_id,))
                 if settled is None:
                     continue

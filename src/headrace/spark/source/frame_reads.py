@@ -44,7 +44,7 @@ class LogRead:
 
     @cached_property
     def options(self) -> SourceOptions:
-        return SourceOptions.of(self.option_values)
+        return SourceOptions.from_options(self.option_values)
 
     @property
     def is_one_log(self) -> bool:
@@ -253,28 +253,30 @@ def _files(df: DataFrame, relation: JavaObject) -> Sequence[Files]:
     paths = _paths(df, relation)
     if paths is None:
         return ()
-    return packed({path: Path(path).stat().st_size for path in sorted(paths)}, df.sparkSession.sparkContext.defaultParallelism)
+    return pack_files(
+        {path: Path(path).stat().st_size for path in sorted(paths)}, df.sparkSession.sparkContext.defaultParallelism
+    )
 
 
-def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
+def pack_files(sizes: Mapping[str, int], cores: int) -> list[Files]:
     """Files in pieces of about equal size, as few per core as possible: small files together, large ones cut."""
     total = sum(sizes.values()) + FILE_BYTES * len(sizes)
-    most = total / (cores * -(-total // (cores * PIECE_BYTES_MAX))) if total else 1
+    bytes_max = total / (cores * -(-total // (cores * PIECE_BYTES_MAX))) if total else 1
     cut: list[Files] = []
     together: dict[int, list[str]] = {}
     passed = 0
     for path, size in sizes.items():
-        if size > 1.5 * most:
-            parts = round(size / most)
+        if size > 1.5 * bytes_max:
+            parts = round(size / bytes_max)
             cut += [Files((path,), part, parts) for part in range(parts)]
         else:
-            together.setdefault(int((passed + size / 2) / most), []).append(path)
+            together.setdefault(int((passed + size / 2) / bytes_max), []).append(path)
         passed += size + FILE_BYTES
     return cut + [Files(tuple(paths)) for paths in together.values()]
 
 
 def _log_pieces(df: DataFrame, read_options: Mapping[str, str]) -> Sequence[LogPiece]:
-    options = SourceOptions.of(with_table_options(read_options, df.schema))
+    options = SourceOptions.from_options(with_table_options(read_options, df.schema))
     # Planned once: events appended from now on are not part of the frame, however often it is read.
     splits = EventReader(options, df.schema).partitions()
     return [LogPiece(options, split.value) for split in splits if split.value is not None]

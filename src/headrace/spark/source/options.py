@@ -159,9 +159,9 @@ class SourceOptions:
     """Where the archive's files are now; None: where they were written."""
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+    def from_options(cls, options: Mapping[str, str]) -> SourceOptions:
         options = without_table_properties(options)
-        access = Access.of(options)
+        access = Access.from_options(options)
         if unknown := sorted(set(options) - KNOWN):
             raise Invalid(f"the source has no option {', '.join(unknown)}; docs/spark.md lists the options")
         if not options:
@@ -217,7 +217,7 @@ def _list(text: str | None, option: str) -> tuple[str, ...] | None:
     try:
         return msgspec.json.decode(text, type=tuple[str, ...])
     except msgspec.DecodeError as error:
-        raise Invalid(f"option {option} starts like a JSON array but is none of strings: {error}") from None
+        raise Invalid(f"option {option} starts like a JSON array but is not one of strings: {error}") from None
 
 
 def _number(options: Mapping[str, str], option: str, *, least: int) -> int | None:

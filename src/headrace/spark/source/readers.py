@@ -91,7 +91,7 @@ class Planner:
         """The tasks that read from start to end: ranges of positions, without any address."""
         ranges = ranges_between(self.logs(), start, end, self._options)
         parts = [part for range_ in ranges for part in self._locate(range_)]
-        # Of this machine: the process that plans does not know the cluster, for which there is minPartitions.
+        # Count the cores of this machine: the process that plans does not know the cluster, for which there is minPartitions.
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         splits = split_ranges(parts, partitions_min=self._options.partitions_min, cores=cores)
         return [InputPartition(split) for split in splits]
@@ -184,7 +184,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _options(self) -> SourceOptions:
-        options = SourceOptions.of(self._raw_options)
+        options = SourceOptions.from_options(self._raw_options)
         check_schema(
             self._schema, extracted=[extract.name for extract in options.extracts], has_typed_payload=options.has_typed_payload
         )

@@ -47,7 +47,7 @@ create table headrace_internal.pipeline (
     started_at   timestamptz not null default headrace.clock(),
     heartbeat_at timestamptz not null default headrace.clock(),
     stopped_at   timestamptz,
-    -- Of all runs together; the batches are numbered by the first of them.
+    -- It counts all runs together; the batches are numbered by the first of them.
     batches      bigint      not null default 0,
     events       bigint      not null default 0,
     firings      bigint      not null default 0,
@@ -70,7 +70,7 @@ create table headrace_internal.pipeline_batch (
     outputs       bigint      not null,
     -- Keys whose timers fired.
     timers        bigint      not null,
-    -- From reading the cursors until just before the commit.
+    -- It is measured from reading the cursors until just before the commit.
     took_ms       double precision not null,
     committed_at  timestamptz not null default headrace.clock(),
     constraint pipeline_batch_pkey primary key (topic_id, batch),

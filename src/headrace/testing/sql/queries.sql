@@ -1,5 +1,5 @@
 -- name: firings
--- Selects the firings of the rules of a namespace, oldest first, with their events. Index: firing_once.
+-- Selects the firings of a namespace's rules, oldest first, with their events. Index: firing_once.
 select v.rule, v.version, t.topic, f.position, f.event_id, f.action, f.action_id, f.fired_at
 from headrace.firing f
 join headrace.rule_version v on v.version_id = f.rule_version_id

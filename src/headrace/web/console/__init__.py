@@ -20,7 +20,7 @@ How a request is answered
     texts.py      numbers, times, payloads, differences and hostile text for templates; masks hide fields of payloads
     static/       our own CSS and JavaScript; assets.py fetches htmx and uPlot into vendor/, which is not in git
 
-How to add a page is told in docs/internals/recipes/console-page.md, how to mount the console in docs/console.md."""
+docs/internals/recipes/console-page.md explains how to add a page, docs/console.md how to mount the console."""
 
 from headrace.web.console.app import create_app
 from headrace.web.console.login import (

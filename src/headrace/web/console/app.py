@@ -163,7 +163,7 @@ def sign_in(view: View) -> Page | Response:
 
 def sign_out(view: View) -> Done | Response:
     login = view.site.settings.login
-    # Only a valid session: nobody fills the table with made-up ones.
+    # Record only valid sessions: nobody may fill the table with made-up ones.
     if isinstance(login, TokenLogin) and (session := login.session_of(view.request)):
         view.site.ended_sessions.add(session.hash, session.ends_at)
     response = RedirectResponse(view.url("/login"), status_code=303)

@@ -125,7 +125,7 @@ class Guard:
 
 def _root_and_path(request: Request) -> tuple[str, str]:
     root = str(request.scope.get("root_path", "")).rstrip("/")
-    # Of the scope, never of request.url: that one is built from the Host header, which the client chooses.
+    # Read the scope, never request.url: that one is built from the Host header, which the client chooses.
     return root, str(request.scope["path"]).removeprefix(root)
 
 

@@ -40,7 +40,7 @@ from headrace.web.console.view import Done, Page, View
 FORM_BYTES_MAX = 4 * 1024 * 1024
 """A payload of 1 MB, percent-encoded, fits."""
 SIGN_IN_BYTES_MAX = 16 * 1024
-"""Of the form of somebody who is not signed in: strangers must not fill the memory."""
+"""The limit of a form sent before sign-in: such clients must not fill the memory."""
 FORM_S = 30.0
 """How long a browser may take to send a form."""
 NOTICE = "headrace_notice"
@@ -123,7 +123,7 @@ class ChangeEndpoint:
             page = self.form(view)
         except HeadraceError:
             return render_error(view, error, status)
-        # Not live: the address of a form cannot be read.
+        # It is not live: the address of a form cannot be read.
         return page if isinstance(page, Response) else render(view, replace(page, status=status, is_live=False))
 
 

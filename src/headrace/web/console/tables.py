@@ -92,15 +92,15 @@ class Table:
     @cached_property
     def shown_by_id(self) -> Sequence[tuple[str, Row]]:
         """The rows of the page, each with the id of its element."""
-        return identified(self.shown, f"row-{self.name}", *(self.key or (self.columns[0].name,)))
+        return identified(self.visible_rows, f"row-{self.name}", *(self.key or (self.columns[0].name,)))
 
     @cached_property
-    def shown(self) -> Sequence[Row]:
+    def visible_rows(self) -> Sequence[Row]:
         return self.rows[:ROWS_MAX]
 
     @property
     def left_out(self) -> int:
-        return len(self.rows) - len(self.shown)
+        return len(self.rows) - len(self.visible_rows)
 
     def select(self, *, search: str = "", sort: str = "", descending: bool = False) -> Table:
         """The rows that contain a text, in the order of a column."""

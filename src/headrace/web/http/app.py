@@ -98,7 +98,7 @@ class Ingest:
         for event in event_request.events:
             token.require_type(event.type)
         limit.take(len(event_request.events) - 1)
-        database = self._databases.of_events(event_request.events)
+        database = self._databases.for_events(event_request.events)
         if len(self._databases.all) > 1:
             # The token's number differs from shard to shard, and so do its keys.
             token = await self._authenticator.authenticate(authorization, database, address=address)
@@ -112,7 +112,7 @@ class Ingest:
             raise Problem(
                 400, f"there is no parameter {unknown[0]!r}; use {', '.join(sorted(READ_PARAMETERS))}", error="InvalidParameter"
             )
-        database = self._databases.named(parameters.get("shard"))
+        database = self._databases.for_shard(parameters.get("shard"))
         authenticate = functools.partial(
             self._authenticator.authenticate, headers.get("authorization"), database, address=_address(request)
         )
@@ -132,15 +132,15 @@ class Ingest:
         )
         reader = self._readers[database]
         wait_s = _number(parameters, "wait_s", 0, 0, self._settings.wait_s_max)
-        with ExitStack() as place:
-            place.enter_context(self._authenticator.reader_place(token))
+        with ExitStack() as slot:
+            slot.enter_context(self._authenticator.reader_slot(token))
             if STREAM in accept:
 
                 async def check_token() -> None:
                     (await authenticate()).require("read", topic)
 
                 # Errors of the first look still have a status of their own.
-                return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token, place.pop_all())
+                return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token, slot.pop_all())
             page = await reader.read(wanted, wait_s=wait_s)
         headers_out = {**NO_STORE, "headrace-next": str(page.next)}
         if BATCH in accept:
@@ -157,9 +157,9 @@ class Ingest:
         # Whoever knows the address may send a body: others must still find memory for theirs.
         body = await self._bodies.read(request, ("hooks", namespace))
         event = verify_and_map(hook, headers, _parameters(request), body)
-        # After the signature: strangers must not use up the hook's rate.
+        # Count only signed requests: others must not use up the hook's rate.
         self._authenticator.check(("hook", namespace, name), self._settings.rate_per_s).take(1)
-        async with self._databases.of_events([event]).connection(namespace) as conn:
+        async with self._databases.for_events([event]).connection(namespace) as conn:
             return _created(await publish_events(conn, [event], namespace))
 
     async def show_health(self, _request: Request) -> Response:

@@ -126,8 +126,8 @@ class Authenticator:
         return limit
 
     @contextmanager
-    def reader_place(self, token: TokenRights) -> Iterator[None]:
-        """A place for a long poll or an event stream. Raises Problem: 429 if the token has too many open, 503 if all have."""
+    def reader_slot(self, token: TokenRights) -> Iterator[None]:
+        """Holds a slot for a long poll or an event stream. Raises Problem: 429 if the token has too many open, 503 if all have."""
         holder, limit = (token.namespace, token.token_id), self._settings.readers_per_token_max
         if self._readers[holder] >= limit:
             raise too_many(
@@ -135,10 +135,10 @@ class Authenticator:
                 "again, or raise readers_per_token_max of the server",
                 1,
             )
-        # The last tenth of all places is for namespaces that have less than a tenth.
-        places, total = self._settings.readers_max, self._readers.total()
+        # The last tenth of all slots is for namespaces that have less than a tenth.
+        slots, total = self._settings.readers_max, self._readers.total()
         own = sum(count for (namespace, _), count in self._readers.items() if namespace == token.namespace)
-        if total >= places or (total >= places - places // 10 and own >= places // 10):
+        if total >= slots or (total >= slots - slots // 10 and own >= slots // 10):
             raise unavailable(f"{total} readers wait already; try again, or raise readers_max")
         self._readers[holder] += 1
         try:

@@ -1,7 +1,7 @@
 """Databases of the web application: pools and listeners, opened at the first use, because a mounted application gets no start event.
 
 Promises: sessions are pinned as those of a node's loops; what hangs ends after STATEMENT_S; a request waits in line for a connection,
-the line of each namespace is bounded, and namespaces take turns. Look-ups come from a short-lived cache: strangers who ask for what is not
+the line of each namespace is bounded, and namespaces take turns. Look-ups come from a short-lived cache: clients that ask for what is not
 there neither load the database nor stand in the way of anybody at another address, nor of what is known to exist."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ConnectionLine:
     @asynccontextmanager
     async def connection(self, namespace: str) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
-            with self._place_in_line(namespace):
+            with self._waiting_turn(namespace):
                 try:
                     async with asyncio.timeout(WAIT_S):
                         await stack.enter_async_context(self._turns.turn(namespace))
@@ -90,7 +90,7 @@ class ConnectionLine:
                 await self.pool.putconn(conn)
 
     @contextmanager
-    def _place_in_line(self, namespace: str) -> Iterator[None]:
+    def _waiting_turn(self, namespace: str) -> Iterator[None]:
         if self._waiting[namespace] >= self._waiting_max:
             raise unavailable(f"{self._waiting[namespace]} requests wait for the database already; nothing was done, try again")
         self._waiting[namespace] += 1
@@ -129,7 +129,7 @@ class Database:
         if self._listening is None:
             await self._open()
         if self._reading.pool.closed:
-            # Only now: many servers are never read from.
+            # Open it only now: many servers are never read from.
             async with self._lock:
                 await self._reading.pool.open()
         async with self._reading.connection(namespace) as conn:
@@ -162,7 +162,7 @@ class Databases:
         self.all = [Database(target, settings) for target in self._shards.targets]
         self._by_name = {database.target.name: database for database in self.all}
 
-    def named(self, shard: str | None) -> Database:
+    def for_shard(self, shard: str | None) -> Database:
         """The database to read from. Raises Invalid if there are several and none is named."""
         if shard is None and len(self.all) == 1:
             return self.all[0]
@@ -170,7 +170,7 @@ class Databases:
             raise Invalid(f"there are the shards {', '.join(self._by_name)}, each with its own log; add ?shard=… to read one")
         return self._by_name[shard]
 
-    def of_events(self, events: Sequence[Event]) -> Database:
+    def for_events(self, events: Sequence[Event]) -> Database:
         """The database that the events of a request belong to: by key, without one by id. Raises Invalid if there are several."""
         if len(self.all) == 1:
             return self.all[0]

@@ -335,7 +335,7 @@ HEADERS = {
     b"content-type": b"text/event-stream; charset=utf-8",
     b"cache-control": b"no-store",
     b"x-content-type-options": b"nosniff",
-    # For nginx: do not collect the stream.
+    # This tells nginx not to buffer the stream.
     b"x-accel-buffering": b"no",
 }
 
@@ -349,17 +349,17 @@ class EventStream:
         wanted: EventQuery,
         first: EventPage,
         check_token: Callable[[], Awaitable[object]],
-        place: AbstractContextManager[object],
+        slot: AbstractContextManager[object],
     ) -> None:
-        """`place` is released when the stream has ended."""
+        """`slot` is released when the stream has ended."""
         self._reader = reader
         self._wanted = wanted
         self._first = first
         self._check_token = check_token
-        self._place = place
+        self._slot = slot
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        with self._place:
+        with self._slot:
             sending = asyncio.create_task(self._send_events(send), name="event stream")
             leaving = asyncio.create_task(_wait_for_end(receive), name="end of an event stream")
             try:
@@ -370,7 +370,7 @@ class EventStream:
     async def _send_events(self, send: Send) -> None:
         try:
             await _send(send, {"type": "http.response.start", "status": 200, "headers": list(HEADERS.items())})
-            # At once, so that the client knows that the stream is open.
+            # Send this at once, so that the client knows that the stream is open.
             await _send_body(send, b": open\n\n")
             page = self._first
             while True:

@@ -220,7 +220,7 @@ class EventMapping:
     def _payload(self, webhook: Webhook) -> RawJSON:
         (body,) = parse_template(self.payload, PAYLOAD_PLACEHOLDERS).placeholders
         if body.argument is None:
-            # As it was written: every digit is kept.
+            # Keep it as it was written, with every digit.
             return msgspec.Raw(webhook.body)
         raw = _raw_value(webhook.body, parse_path(body.argument))
         if raw is None:

@@ -238,7 +238,7 @@ begin
     select array_agg(d.dead_letter_id order by d.dead_letter_id) into v_ids
     from headrace.action_dead_letters(p_ids, p_action, p_error, p_namespace => v_namespace) d
     where d.action_id is not null and d.action is not null;
-    -- Only what this transaction marks is sent: two concurrent redrives send each letter once.
+    -- Send only what this transaction marks: two concurrent redrives send each letter once.
     execute format($sql$
         with marked as (
             update pgmq.%I d set message = d.message || jsonb_build_object('redriven_at', headrace.clock())

@@ -213,7 +213,7 @@ begin
 end
 $$;
 
--- Deletes results and failed attempts older than p_keep, oldest first, in pieces of p_piece rows. Stops after the first piece that
+-- Deletes results and failed attempts older than p_keep, oldest first, in chunks of p_piece rows. Stops after the first chunk that
 -- ends later than p_time_max; the next call continues. Also deletes unique keys that nothing holds. Returns the number of rows.
 -- Locks: the rows, skip locked: another node deletes them. Indexes: action_result_age, attempt_age, whatever the statistics say.
 -- Calls: trim_unique_actions.

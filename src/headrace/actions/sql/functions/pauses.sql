@@ -186,7 +186,7 @@ begin
     select s.consumer_id, s.rule_id into v_subject from headrace_internal.pause_subject(p_kind, p_name, v_namespace) s;
     insert into headrace_internal.pause (namespace, kind, name, consumer_id, rule_id, reason, paused_by)
     values (v_namespace, p_kind, coalesce(p_name, ''), v_subject.consumer_id, v_subject.rule_id, p_reason, p_caller)
-    -- Also by the consumer: a relay is a consumer, too, and may be paused under either name.
+    -- Look for the consumer, too: a relay is one, and may be paused under either name.
     on conflict do nothing;
     return found;
 end

@@ -90,7 +90,7 @@ begin
         raise exception '% is not a state of an action', quote_literal(p_state)
             using errcode = 'HR300', hint = 'Choose due, in-flight, retrying, delayed or held.';
     end if;
-    -- Only the conditions that are asked for, so that an index can serve them.
+    -- Add only the conditions that are asked for, so that an index can serve them.
     v_where := concat_ws(' and ', 'true',
         case when p_action is not null then 'q.message ->> ''action'' = $1' end,
         case when p_key is not null then 'q.message ->> ''key'' = $2' end,

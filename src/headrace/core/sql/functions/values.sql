@@ -87,7 +87,7 @@ $$;
 
 -- Returns the W3C trace context of headers, for what an event causes: traceparent, tracestate and the links of a correlator. Null if there is
 -- none or it is malformed. For events without one it costs one look at the headers.
--- In SQL and without "set", so that it is inlined. The same form as in headrace/tracing/context.py.
+-- It is written in SQL and without "set", so that it is inlined. The form is the same as in headrace/tracing/context.py.
 create or replace function headrace_internal.trace_headers(p_headers jsonb) returns jsonb
 language sql immutable parallel safe
 as $$

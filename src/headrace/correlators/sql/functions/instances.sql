@@ -101,7 +101,7 @@ begin
             perform from headrace_internal.cursor u
             where u.consumer_id = v_correlator.consumer_id and u.partition = -1 for no key update skip locked;
             continue when not found;
-            -- By ctid: a row updated meanwhile has a new ctid and is skipped.
+            -- Look it up by ctid: a row updated meanwhile has a new ctid and is skipped.
             delete from headrace_internal.correlator_instance i where i.ctid = any (v_keys.old) and i.seen_at < v_before;
             get diagnostics v_count = row_count;
             v_forgotten := v_forgotten + v_count;

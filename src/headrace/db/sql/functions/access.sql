@@ -7,7 +7,7 @@ return p_level in (p_granted, 'any') or p_granted = 'admin' or (p_granted = 'wor
 -- Is a role the owner of headrace, one of its members, a superuser, or the role of a node? Such a role holds every level.
 -- Never null. Raises 42501 for a null caller: a null of the domain headrace_internal.caller passes the domain's checks, for example as
 -- the result of a subquery without rows. Every check of rights comes through here, unless the caller is the owner.
--- Only for functions that run as the owner: it takes current_user to be the owner.
+-- Call it only in functions that run as the owner: it takes current_user to be the owner.
 create or replace function headrace_internal.above_namespaces(p_role name) returns boolean
 language plpgsql stable
 as $$
@@ -34,7 +34,7 @@ $$;
 
 -- Does the caller hold a level in a namespace ('any': one of them)? The owner, its members and superusers hold all. Never null; raises
 -- 42501 for a null caller. The part that headrace_internal.authorize and authorize_id share: other functions call these.
--- Only for functions that run as the owner: they take current_user to be the owner.
+-- Call them only in functions that run as the owner: they take current_user to be the owner.
 -- Calls: above_namespaces, level_includes.
 create or replace function headrace_internal.holds_level(p_caller name, p_level text, p_namespace text) returns boolean
 language plpgsql stable

@@ -1,5 +1,5 @@
 -- Returns the functions a level may call ('any': every level). All others are the owner's: sequencing, maintenance, planning, grants.
--- Of schema headrace_internal only those that views and triggers call, which no role can name.
+-- In schema headrace_internal, a role may run only the functions that views and triggers call, and it can name none of them.
 -- Calls: level_includes.
 create or replace function headrace_internal.level_functions(p_level text) returns setof text
 language sql immutable

@@ -182,7 +182,7 @@ begin
             set status = v.status, error = v.error, since_position = v.since_position
             from headrace_internal.%2$I v
             where v.%3$I = d.%3$I and v.version = d.version and v.status <> 'pending' and %4$s
-                -- Only these are locked: with many to compile, every batch would write a lock into each that still waits.
+                -- Lock only these: with many to compile, every batch would write a lock into each that still waits.
                 and d.%3$I in (
                     select p.%3$I from headrace_internal.%1$I p
                     join headrace_internal.%2$I v on v.%3$I = p.%3$I and v.version = p.version

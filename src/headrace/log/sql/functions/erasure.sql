@@ -73,7 +73,7 @@ begin
         union all
         select c.consumer_id from headrace_internal.consumer c where c.topic_id = p_topic_id and c.consumer = 'headrace.rules')
     order by u.consumer_id, u.partition for no key update;
-    -- Also dropped ones, whose outputs are kept.
+    -- Include dropped ones: their outputs are kept.
     for v_correlator in
         select v.correlator_id, t.classifier, coalesce(bool_and(v.key = 'key'), false) as by_event_key
         from headrace_internal.correlator_version v
@@ -88,7 +88,7 @@ begin
             v_keys := v_keys || v_key;
         end loop;
         v_keys := array(select distinct k.key from unnest(v_keys) k (key) where k.key <> '');
-        -- By key and by evidence. What was cut from the evidence is not known: such rows of computed keys are erased, too.
+        -- Search by key and by evidence. What was cut from the evidence is not known: such rows of computed keys are erased, too.
         delete from headrace_internal.correlator_instance i
         where i.correlator_id = v_correlator.correlator_id and (i.key = any (v_keys) or i.evidence && p_positions
             or not v_correlator.by_event_key and (i.evidence_total > cardinality(i.evidence) or i.seen_at = any (p_times)));
@@ -173,7 +173,7 @@ begin
     for v_table in
         select t.name, t.is_letter, t.is_queue from (values
             ('q_' || v_queue, false, true), ('a_' || v_queue, false, false), ('q_' || v_letters, true, false), ('a_' || v_letters, true, false),
-            -- Once more: a redrive may have moved a letter to the queue since the first look.
+            -- Look once more: a redrive may have moved a letter to the queue since the first look.
             ('q_' || v_queue, false, true)
         ) t (name, is_letter, is_queue)
     loop

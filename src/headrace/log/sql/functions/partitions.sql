@@ -29,7 +29,7 @@ begin
         from pg_class b
         join pg_inherits i on i.inhparent = b.oid
         join pg_class c on c.oid = i.inhrelid
-        -- By the catalog: to_regclass needs usage on the schema.
+        -- Ask the catalog: to_regclass needs usage on the schema.
         where b.relnamespace = 'headrace_internal'::regnamespace and b.relname = 'log_' || p_topic_id
     ) b
     where b.border is not null

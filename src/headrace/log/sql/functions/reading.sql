@@ -1,6 +1,6 @@
 -- Returns the time partition that a topic's events are appended to now; null where it is not certain: on the events' clock, where pg_partman
 -- uses other names, or after the server's clock went back, so that a later partition has events.
--- By its name, because every other way costs more than the look-up that wants it: a query by the topic's id plans a quarter of a
+-- It is found by its name, because every other way costs more than the look-up that wants it: a query by the topic's id plans a quarter of a
 -- millisecond (measured). In each form of names, the order of the names is the order of the times.
 -- p_at: the time, where the caller has it.
 create or replace function headrace_internal.current_log_partition(

@@ -1,5 +1,5 @@
 -- Returns the consumers of a topic that have events up to a position before them, by name; null if there are none. Index: log_position.
--- Not in SQL: before PostgreSQL 18 such a function keeps its plan for the caller's loop, which drops partitions that are in it. It
+-- It is not written in SQL: before PostgreSQL 18 such a function keeps its plan for the caller's loop, which drops partitions that are in it. It
 -- queries the topic's own branch: a query on the whole log plans and locks every topic.
 create or replace function headrace_internal.consumers_before(p_topic_id integer, p_position bigint) returns text
 language plpgsql stable

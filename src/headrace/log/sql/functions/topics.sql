@@ -37,7 +37,7 @@ $$;
 
 -- Raises 42501 for a topic whose name starts with "headrace." unless the caller is above namespaces: the topic of the console's audit is
 -- written, changed and dropped by nobody else. Without a caller it raises for everybody: nothing that a user defines publishes there.
--- Only for functions that run as the owner, see headrace_internal.above_namespaces.
+-- Call it only in functions that run as the owner, see headrace_internal.above_namespaces.
 -- Calls: above_namespaces.
 create or replace function headrace_internal.refuse_reserved_topic(p_topic text, p_caller name default null) returns void
 language plpgsql stable
@@ -94,7 +94,7 @@ begin
     perform headrace_internal.check_retention(p_retention);
     -- Whoever changes by which schemas payloads are checked holds this row until the end of the transaction.
     perform from headrace_internal.namespace n where n.namespace = v_namespace for key share;
-    -- Not inserted if it is there: an insert on conflict uses up an id, and ids are integers.
+    -- Look first: an insert on conflict uses up an id, and ids are integers.
     insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock, checks_payloads, schemas_digest)
     select v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock, d.digest is not null, d.digest
     from headrace_internal.schemas_digest(v_namespace) d (digest)
@@ -146,7 +146,7 @@ begin
         if v_is_set then
             perform pg_catalog.set_config('search_path', v_path, false);
         else
-            -- Without a trace: behind a pooler the session belongs to other clients too.
+            -- Leave no trace: behind a pooler the session belongs to other clients too.
             reset search_path;
         end if;
     end if;

@@ -19,7 +19,7 @@ begin
     begin
         execute v_call into head, next_s;
     exception
-        -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
+        -- It is not prepared in this session yet (a syntax error on PostgreSQL 15).
         when invalid_sql_statement_name or syntax_error then
             execute 'prepare headrace_metrics_log_' || p_table::oid || ' (bigint, bigint) as ' || format(v_query, p_table);
             execute v_call into head, next_s;
@@ -160,9 +160,9 @@ begin
             if v_is_known then
                 v_head := (v_known ->> 1)::bigint;
             else
-                -- Whoever was late is probably late again: then the time comes with the head.
+                -- A consumer that was late is probably late again: then the head's statement returns the time, too.
                 v_was_late := v_known -> 2 <> '{}' and not v_consumer.is_partitioned;
-                -- As headrace_internal.current_log_partition does it, with the ends of the names made once.
+                -- This does what headrace_internal.current_log_partition does, but builds the ends of the names once.
                 if v_width is distinct from v_consumer.time_partition then
                     v_width := v_consumer.time_partition;
                     v_start := date_trunc(v_width, v_clock at time zone 'UTC');
@@ -213,7 +213,7 @@ begin
         metric := 'headrace_consumer_lag_events';
         return next;
         metric := 'headrace_consumer_lag_seconds';
-        -- In the topic's own time: if that is the events', it stands still at the newest one.
+        -- Use the topic's own time: if that is the events', it stands still at the newest one.
         v_until_s := v_clock_s;
         if value > 0 and v_consumer.clock <> 'server' then
             v_until_s := headrace_internal.next_event_s(v_topic_id, v_now, v_head - 1, p_prepare);

@@ -1,6 +1,6 @@
 -- Deletes the lineage of events that are gone, also of dropped topics. Topics are found in steps from one to the next. A firing or output is kept as long as its event, in the log or in the archive; that
 -- of a timer, which has no position, as long as events of its time; that of a topic until the topic is dropped.
--- In pieces of p_piece rows, oldest first. Stops after the first piece that ends later than p_time_max; the next call continues.
+-- Works in chunks of p_piece rows, oldest first. Stops after the first chunk that ends later than p_time_max; the next call continues.
 -- Returns the number of rows. That an event fires once does not depend on these rows: no cursor returns to a dropped position.
 -- Locks: the rows, skip locked: another node deletes them. Indexes: firing_position, correlation_position, correlation_timer,
 -- whatever the statistics say.
@@ -45,7 +45,7 @@ begin
             on a.topic_id = t.topic_id and a.first_position = headrace.archived_from(t.topic_id, t.dropped_to)
         left join lateral (select min(p.from_at) as first_at from headrace.time_partitions(t.topic_id) p) p on t.dropped_to > 0
         where l.topic_id >= 0 and (t.topic_id is null or t.dropped_to > 0)
-        -- In random order, so that no topic is always last when one call cannot do all.
+        -- The order is random, so that no topic is always last when one call cannot do all.
         order by random()
     loop
         if v_topic.gone then

@@ -47,7 +47,7 @@ begin
     begin
         execute 'execute ' || p_name into v_value;
     exception
-        -- Not prepared in this session yet (a syntax error on PostgreSQL 15).
+        -- It is not prepared in this session yet (a syntax error on PostgreSQL 15).
         when invalid_sql_statement_name or syntax_error then
             execute 'prepare ' || p_name || ' as ' || p_query;
             execute 'execute ' || p_name into v_value;
@@ -198,7 +198,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
-    -- Not for the queues of many namespaces: a plan of theirs takes some 40 kB of memory.
+    -- Do not cache plans for the queues of many namespaces: each takes some 40 kB of memory.
     v_prepare    boolean := headrace_internal.above_namespaces(p_caller);
 begin
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_log(

@@ -79,8 +79,8 @@ $$;
 -- some. Without a program it does the opposite: publishers of a topic without inline rules pay nothing for them, nor do those of other
 -- topics. Every role may read the function. Its text has operators and numbers; constants and names are in headrace_internal.rule_program.
 -- A publisher whose snapshot is older than the program does not see them, and its events are evaluated after the log.
--- Locks: the topic row, if publishers must be told; it waits for whoever holds it, less than the server's deadlock timeout. Publishers read
--- the row and are never waited for.
+-- Locks: the topic row, if publishers must be notified; it waits for whoever holds it, less than the server's deadlock timeout. Publishers
+-- read the row and are never waited for.
 -- Calls: drop_inline.
 create or replace function headrace_internal.write_inline(p_topic_id integer) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

@@ -114,9 +114,9 @@ begin
     begin
         return query execute v_call;
     exception
-        -- Not prepared in this session yet (a syntax error on PostgreSQL 15); or a type in it was changed by a migration.
+        -- It is not prepared in this session yet (a syntax error on PostgreSQL 15), or a type in it was changed by a migration.
         when invalid_sql_statement_name or syntax_error or feature_not_supported then
-            -- Also deallocates programs that are no longer valid.
+            -- This also deallocates programs that are no longer valid.
             for v_statement in
                 select s.name from pg_prepared_statements s
                 where s.name ~ '^headrace_(after|late)_' and not exists (

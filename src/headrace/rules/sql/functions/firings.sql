@@ -49,7 +49,7 @@ begin
     if v_actions is null then
         return 0;
     end if;
-    -- Without delays, one insert.
+    -- Without delays, one insert is enough.
     perform headrace.send_actions(v_namespace, v_actions, case when 0 = all (v_delays) then null else v_delays end);
     return cardinality(v_actions);
 end
@@ -69,7 +69,7 @@ declare
     v_hits    headrace_internal.rule_hit[];
     v_firings bigint := 0;
 begin
-    -- In chunks, because an array is limited to 1 GB, and a payload may have 1 MB.
+    -- Send in chunks, because an array is limited to 1 GB, and a payload may have 1 MB.
     for v_hits in execute format($statement$
         select array_agg(h.hit order by h.n)
         from (

@@ -91,7 +91,7 @@ begin
         perform headrace_internal.notify('headrace_schedule', '');
         return old;
     end if;
-    -- Also where only the namespace differs: a schedule publishes in its own.
+    -- Check this also where only the namespace differs: a schedule publishes in its own.
     if tg_op = 'INSERT' or (new.topic, new.namespace) is distinct from (old.topic, old.namespace) then
         new.topic_id := headrace.topic_id(new.topic, new.namespace);
         perform headrace_internal.refuse_reserved_topic(new.topic);
@@ -99,7 +99,7 @@ begin
     if tg_op = 'INSERT' or new.cron is distinct from old.cron then
         perform headrace_internal.check_cron(new.cron);
     end if;
-    -- Only IANA names: PostgreSQL itself would accept abbreviations and formulas too.
+    -- Accept only IANA names: PostgreSQL itself would accept abbreviations and formulas too.
     if (tg_op = 'INSERT' or new.zone is distinct from old.zone) and (new.zone ~ '^(posix|right|localtime|Factory)'
         or not exists (select from pg_timezone_names z where z.name = new.zone)) then
         raise exception 'there is no time zone "%"', left(new.zone, 100)

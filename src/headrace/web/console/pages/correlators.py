@@ -27,8 +27,8 @@ WAITS_MAX = 12
 """Classes of events that are listed; a pattern with many conditions has more than anybody reads."""
 EVENTS_MAX = 200
 OUTPUT_ROWS = 50
-PASSAGES_EVERY_S = 10.0
-"""How often the newest events are stepped through again to count passages."""
+TRANSITIONS_EVERY_S = 10.0
+"""How often the newest events are stepped through again to count transitions."""
 GAP_X, GAP_Y, RADIUS, MARGIN = 220, 112, 22, 48
 BACK_Y = 26
 """Distance between edges that lead back."""
@@ -62,7 +62,7 @@ class ShardState:
     """How many keys stand where."""
     key: correlators.KeyState | None
     """The key that is looked at."""
-    passages: correlators.Passages | None
+    transitions: correlators.TransitionCounts | None
 
 
 class CorrelatorPages(DefinitionPages[Correlator]):
@@ -110,15 +110,15 @@ class CorrelatorPages(DefinitionPages[Correlator]):
         correlator = shards[0].state.correlator
         table = ecl.from_json(compiled) if compiled else ecl.compile(ecl.parse(correlator.pattern))
         keys: Counter[tuple[int, ...]] = Counter()
-        passages: Counter[tuple[int, int, int]] = Counter()
+        transitions: Counter[tuple[int, int, int]] = Counter()
         for shard in shards:
             keys.update(shard.keys)
-            passages.update(shard.passages.counts if shard.passages else {})
-        drawing = draw_automaton(table, keys, passages, chosen.units if chosen else ())
+            transitions.update(shard.transitions.counts if shard.transitions else {})
+        drawing = draw_automaton(table, keys, transitions, chosen.units if chosen else ())
         waits = list(chosen.waits_for.events) if chosen else []
         values |= {
             "drawing": drawing,
-            "passages": _passages_text([shard.passages for shard in shards]),
+            "transitions": _transitions_text([shard.transitions for shard in shards]),
             "keys": keys.total(),
             "chosen": chosen,
             "kept": _kept_values(view, chosen) if chosen else [],
@@ -162,20 +162,20 @@ def _read(conn: Connection, view: View, name: str, key: str | None) -> ShardStat
         {tuple(units): count for units, count in instances},
         None if key is None else correlators.key_state(conn, name, key, namespace=view.namespace),
         view.site.cached(
-            ("passages", view.user.role, view.namespace, conn.info.dsn, name, state.version),
-            PASSAGES_EVERY_S,
-            lambda: correlators.count_passages(conn, name, namespace=view.namespace),
+            ("transitions", view.user.role, view.namespace, conn.info.dsn, name, state.version),
+            TRANSITIONS_EVERY_S,
+            lambda: correlators.count_transitions(conn, name, namespace=view.namespace),
         ),
     )
 
 
-def _passages_text(passages: Sequence[correlators.Passages | None]) -> str:
+def _transitions_text(transitions: Sequence[correlators.TransitionCounts | None]) -> str:
     """What the numbers at the arrows count."""
-    counted = [part for part in passages if part is not None]
+    counted = [part for part in transitions if part is not None]
     events, keys = sum(part.events for part in counted), sum(part.keys for part in counted)
     if not events:
         return ""
-    scope = "all" if all(part.is_whole for part in counted) else "the newest"
+    scope = "all" if all(part.is_complete for part in counted) else "the newest"
     since = "" if scope == "all" else "; each key counts from its first event there"
     return f"× how often keys took an edge: {scope} {format_number(events)} events, {format_number(keys)} keys{since}."
 
@@ -261,12 +261,12 @@ def _output_lines(outputs: Mapping[str, correlators.Output]) -> list[str]:
 def draw_automaton(
     table: ecl.Table,
     keys: Mapping[tuple[int, ...], int],
-    passages: Mapping[tuple[int, int, int], int],
+    transitions: Mapping[tuple[int, int, int], int],
     here: Sequence[int] = (),
 ) -> Drawing | None:
     """The drawing; None where the automaton is too large to be read.
 
-    `keys`: how many stand where; `passages`: how often an edge was passed; `here`: the units of the key that is marked."""
+    `keys`: how many stand where; `transitions`: how often an edge was passed; `here`: the units of the key that is marked."""
     graph = ecl.table_graph(table)
     nodes, edges = {node.name: node for node in graph.nodes}, graph.edges
     if len(nodes) > STATES_MAX:
@@ -287,7 +287,7 @@ def draw_automaton(
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, text in edges:
         labels.setdefault((source, target), []).append(text)
-    passed = {(f"u{unit}s{source}", f"u{unit}s{target}"): count for (unit, source, target), count in passages.items()}
+    passed = {(f"u{unit}s{source}", f"u{unit}s{target}"): count for (unit, source, target), count in transitions.items()}
     arrows, rows = [], []
     backs = 0
     for number, ((source, target), texts) in enumerate(labels.items(), 1):

@@ -51,9 +51,9 @@ class Group:
         return view.url(path, **{**vars(self), **parameters})
 
     def letters(self, view: View, conn: Connection, *, after: int, limit: int, only_open: bool) -> list[Row]:
-        """The letters behind a place, at most `limit`."""
-        place = {"after": after, "limit": limit, "open": only_open}
-        return fetch_dicts(conn, "dead_letters", namespace=view.namespace, **vars(self), **place)
+        """Lists the letters after an id, at most `limit`."""
+        options = {"after": after, "limit": limit, "open": only_open}
+        return fetch_dicts(conn, "dead_letters", namespace=view.namespace, **vars(self), **options)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class DefinitionPages(Generic[D]):
         return []
 
     def rows(self, view: View, states: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
-        """Further values of the rows of the list; `states` by shard."""
+        """Returns further values for the list's rows; `states` by shard."""
         return [{} for _ in states]
 
     def facts(self, view: View, state: Any) -> list[tuple[str, object]]:

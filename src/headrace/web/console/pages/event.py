@@ -178,7 +178,7 @@ def _evaluations(view: View, part: HistoryPart) -> list[Row]:
                 "clauses": clause_rows(explain(parse(evaluation.condition), part.sample)) if fits else [],
             }
         )
-    # Those that fired first, then those that looked, then those of other types.
+    # Sort those that fired first, then those that were evaluated, then those for other types.
     return sorted(rows, key=lambda row: (not row["fired"], row["answer"] == "another type"))
 
 

@@ -1,4 +1,4 @@
-"""Search: the query of the page of events, and the reader that answers it: archive and log as one, from a position, backwards or forwards, with a filter.
+"""Event search: the query of the events page, and the reader that answers it: archive and log as one, from a position, backwards or forwards, with a filter.
 
 Promises: a page costs a limited time of the database, however rare the events are that pass the filter. The reader stops after
 that time and says how far it came, so that the person can search further."""
@@ -58,7 +58,7 @@ OLDEST = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Query:
-    """What the address of the page of events asks for."""
+    """What the address of the events page asks for."""
 
     topic: str
     types: tuple[str, ...]

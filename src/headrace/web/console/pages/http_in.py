@@ -174,7 +174,7 @@ def _expires_at(days: str) -> datetime | None:
     if not days:
         return None
     if not (days.isascii() and days.isdigit() and 1 <= int(days) <= DAYS_MAX):
-        raise Invalid(f"days is {days!r}, not a number from 1 to {DAYS_MAX}; leave it empty for a token without end")
+        raise Invalid(f"days is {days!r}, not a number from 1 to {DAYS_MAX}; leave it empty for no expiry")
     return datetime.now(UTC) + timedelta(days=int(days))
 
 

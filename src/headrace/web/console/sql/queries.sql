@@ -79,7 +79,7 @@ where e.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
 limit 1;
 
 -- name: failures
--- What fails in the loops of the nodes of a namespace and is tried again. Reads the public view only.
+-- Selects what fails in the loops of a namespace's nodes and is tried again. Reads the public view only.
 select f.kind, f.name, f.failures, f.first_at, f.retry_at, split_part(f.error, E'\n', 1) as error
 from headrace.failure f
 where f.namespace = headrace.current_namespace(%(namespace)s)

@@ -19,7 +19,7 @@ order by h.hook;
 -- the limit of bytes; without events there is one row. Index: log_position. A rare type reads a limited number of rows.
 select h.oldest, h.newest, e.events, {stored e as text}
 from (
-    -- By functions: an order by position does not pass through the view of the log to its index.
+    -- Call functions: an order by position does not pass through the view of the log to its index.
     select case when l.position is not null then t.dropped_to + 1 end as oldest, l.position as newest
     from (select %(topic_id)s::integer as topic_id) w
     left join headrace.topic t on t.topic_id = w.topic_id
@@ -28,7 +28,7 @@ from (
 left join lateral (
     select {stored p},
         count(*) over () as events,
-        -- By the stored size, which is known without reading the payload. The first event always fits.
+        -- Add up the stored sizes, which are known without reading the payload. The first event always fits.
         coalesce(sum(pg_column_size(p.payload)) over (order by p.position rows between unbounded preceding and 1 preceding), 0) as bytes_before
     from (
         select {stored l}

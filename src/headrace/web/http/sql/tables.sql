@@ -46,7 +46,7 @@ create table headrace_internal.idempotency_key (
     constraint idempotency_key_digests_32_bytes check (octet_length(digest) = 32 and octet_length(request_digest) = 32)
 );
 
--- To delete the old ones.
+-- The clean-up of old rows uses it.
 create index idempotency_key_age on headrace_internal.idempotency_key (created_at);
 
 -- Hooks: addresses for webhooks of other systems. A request with a valid signature becomes an event.

@@ -156,7 +156,7 @@ as $$
 declare
     v_check jsonpath;
 begin
-    -- In two steps: the second one is an expression that PL/pgSQL keeps, and needs no query.
+    -- There are two steps: the second one is an expression that PL/pgSQL keeps, and needs no query.
     select s.check_path into v_check
     from headrace_internal.event_schema s
     where s.namespace = p_namespace and s.event_type = p_type and s.validation <> 'off';

@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
     def handle(self, *_arguments: object, words: list[str], database: str | None = None, **_options: object) -> None:
         with _database(database):
-            # Not `main`, which installs signal handlers and ends the process.
+            # Do not call `main`, which installs signal handlers and ends the process.
             code = app(words, prog_name="headrace", standalone_mode=False)
         if code:
             raise CommandError(f"headrace {' '.join(words[:2])} ended with exit code {code}", returncode=code)

@@ -1,4 +1,4 @@
-"""Passages: how often keys went from one state of a correlator to another, by the newest events of its topic.
+"""Transition counts: how often keys went from one state of a correlator to another, by the newest events of its topic.
 
 Nothing is recorded for it: the events are stepped through the compiled table again, each key from its start."""
 
@@ -31,17 +31,19 @@ TIMERS_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class Passages:
-    """`counts`: by unit, state before and state after. `is_whole`: the topic has no older events, so the counts are exact."""
+class TransitionCounts:
+    """`counts`: by unit, state before and state after. `is_complete`: the topic has no older events, so the counts are exact."""
 
     events: int
     keys: int
-    is_whole: bool
+    is_complete: bool
     counts: Mapping[tuple[int, int, int], int]
 
 
-def count_passages(conn: Connection, name: str, *, events_max: int = 2_000, namespace: str | None = None) -> Passages | None:
-    """The passages of the newest events; None while no version runs, or for a pattern that keeps values. Raises UnknownCorrelator."""
+def count_transitions(
+    conn: Connection, name: str, *, events_max: int = 2_000, namespace: str | None = None
+) -> TransitionCounts | None:
+    """Counts the transitions of the newest events; None while no version runs, or for a pattern that keeps values. Raises UnknownCorrelator."""
     correlator = get_correlator(conn, name, namespace=namespace).correlator
     parameters = {"correlator": name, "namespace": namespace}
     with map_database_errors(), conn.transaction():
@@ -56,13 +58,13 @@ def count_passages(conn: Connection, name: str, *, events_max: int = 2_000, name
         after = max(last - events_max, first - 1)
         rows = conn.execute(_statement(table, running[1], topic_id, after)).fetchall()
     keys, counts = step_keys(table, rows)
-    return Passages(len(rows), keys, after < first, counts)
+    return TransitionCounts(len(rows), keys, after < first, counts)
 
 
 def step_keys(
     table: Table, rows: Iterable[tuple[str | None, list[int], datetime]]
 ) -> tuple[int, Mapping[tuple[int, int, int], int]]:
-    """The number of keys, and the passages, of events with their keys and symbols in the order of their positions."""
+    """The number of keys, and the transitions, of events with their keys and symbols in the order of their positions."""
     states: dict[str, TableState] = {}
     counts: Counter[tuple[int, int, int]] = Counter()
     timers_left = TIMERS_MAX
