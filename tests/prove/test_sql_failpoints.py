@@ -99,7 +99,7 @@ PREPARATIONS = {
     "bury_actions": ("claimed action",),
 }
 NOT_REACHED_MAX = {
-    "ack_actions": 2, "bury_actions": 1, "claim_at": 1, "claim_events": 26, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
+    "ack_actions": 2, "bury_actions": 1, "claim_at": 1, "claim_events": 26, "commit_spark_batch": 3, "correlate": 3, "deliver_correlations": 1,
     "fail": 12, "fail_action": 6, "fire": 2, "publish": 7, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence_step": 14,
     "sequence_topic": 10,
 }  # fmt: skip

@@ -1,12 +1,12 @@
--- name: claim_events
--- Claims a batch. Locks and indexes: see headrace.claim_events.
-select {event e}
-from headrace.claim_events(%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean) e;
-
 -- name: claim_at
 -- Claims partitions whose events this node has in hand. Locks and indexes: see headrace.claim_at.
 select {event e}
 from headrace.claim_at(%s::bigint, %s::integer[], %s::bigint[], %s::integer, %s::timestamptz) e;
+
+-- name: claim_events
+-- Claims a batch. Locks and indexes: see headrace.claim_events.
+select {event e}
+from headrace.claim_events(%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean) e;
 
 -- name: event_texts
 -- Selects the events of a statement with JSON as text: how a driver decodes jsonb is the application's choice.

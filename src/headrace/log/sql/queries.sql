@@ -32,6 +32,11 @@ select {event l}
 from headrace.read_log(headrace.topic_id(%(topic)s, %(namespace)s), %(after)s, %(limit)s) l
 order by l.position;
 
+-- name: sequence_step
+-- Moves committed events into the log and returns those of some topics. Locks and indexes: see headrace_internal.sequence_step.
+select {event e}
+from headrace_internal.sequence_step(%s::integer, %s::boolean, %s::integer[]) e;
+
 -- name: topics
 -- Selects the topics of a namespace, or one of them, with the end of the log, the size of the outbox and the number of consumers.
 -- Indexes: topic_name_unique, log_position backwards, outbox_order.
@@ -46,8 +51,3 @@ left join lateral headrace.log_head(t.topic_id) h on true
 where t.namespace = headrace.current_namespace(%(namespace)s)
     and (%(topic)s::text is null or t.topic = %(topic)s)
 order by t.topic;
-
--- name: sequence_step
--- Moves committed events into the log and returns those of some topics. Locks and indexes: see headrace_internal.sequence_step.
-select {event e}
-from headrace_internal.sequence_step(%s::integer, %s::boolean, %s::integer[]) e;

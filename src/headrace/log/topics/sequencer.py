@@ -64,6 +64,8 @@ SLEEP_S = 5.0
 """Longest sleep without a notification."""
 UNNOTIFIED_S = 0.1
 """Pause between polls while all topics sleep and publishers do not notify, because the server allows prepared transactions."""
+HANDED_S = 1.0
+"""For so long events are handed over after the last consumer of their topic fell behind: most are caught up again at once."""
 TRIM_S, TRIMS_S, IDLE_TRIM_S = 3.0, 20.0, 60.0
 """How often drained slots of the outbox are truncated: while events flow and until each slot has had its turn, and later."""
 PAUSES_S = {"busy": WATCH_S, "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
@@ -144,6 +146,8 @@ class Sequencer:
         self._batch = batch
         self._readers = list(readers)
         self._heads: dict[int, _TopicHead] = {}
+        self._handed_until: dict[int, float] = {}
+        """Until when the events of a topic are asked for though its consumers are not caught up, so that the ends of partitions stay known."""
         self._trimmed_at = time.monotonic()
         self._active_at = time.monotonic()
         self._watches = 0
@@ -194,7 +198,9 @@ class Sequencer:
         return max(0.0, gather_s - PAUSE_MAX_S)
 
     async def _sequence(self) -> Sequence[SequencedTopic]:
-        wanted = {reader.topic_id for reader in self._readers if reader.takes_appended}
+        now = time.monotonic()
+        self._handed_until |= {reader.topic_id: now + HANDED_S for reader in self._readers if reader.takes_appended}
+        wanted = [topic_id for topic_id, until in self._handed_until.items() if until > now]
         parameters = (self._batch, self._is_resting, "{" + ",".join(map(str, wanted)) + "}")
         try:
             async with self._pool.connection() as conn:

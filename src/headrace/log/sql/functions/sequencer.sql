@@ -322,7 +322,7 @@ $$;
 -- Calls: sequence_step.
 create or replace function headrace.sequence(p_batch integer default 10000, p_rests boolean default false)
 returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
-language sql volatile
+language sql volatile set search_path = pg_catalog, pg_temp
 as $$
     select s.topic_id, s.position, s.position + (s.payload ->> 'events')::integer - 1, (s.payload ->> 'events')::integer,
         (s.payload ->> 'duplicates')::integer
