@@ -306,7 +306,7 @@ async def test_thousands_of_events_are_handled_once_and_in_order(
             await one.idle()
             publish_many(second, events + 1, 11, keys=11)
             events += 11
-            await until(lambda: runners[0].handled >= events)
+            await until(lambda events=events: runners[0].handled >= events)  # type: ignore[misc]
     assert conn.execute("select count(*), min(position), max(position) from effect").fetchone() == (events, 1, events)
     by_key = defaultdict(list)
     for key, n in conn.execute("select key, n from effect order by id").fetchall():
@@ -572,7 +572,7 @@ async def test_one_partition_that_fails_leaves_nothing_behind_while_others_come_
             publish(conn, round_ * 12 + n, key=f"k{n}", type="fail" if round_ > 1 and n == 3 else "placed")
         await desk.sequence()
         count += 12
-        await until(lambda: runner.handled == count)
+        await until(lambda count=count: runner.handled == count)  # type: ignore[misc]
     assert len(failed) == 2 and runner.failures == 0
 
 
