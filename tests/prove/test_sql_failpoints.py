@@ -61,10 +61,12 @@ values ('default', 'q', 1, '00000000-0000-4000-8000-000000000001', 0, 'orders', 
 
 CALLS = {
     "publish": "select headrace.publish('orders', 'placed', '{\"n\": 1}', p_key => 'k', p_headers => '{\"a\": 1}')",
-    "sequence": "select count(*) from headrace.sequence()",
+    "sequence_step": "select count(*) from headrace_internal.sequence_step(100, false, array[1])",
     "sequence_topic": "select count(*) from headrace.sequence()",
     "claim_events": "select count(*) from headrace.consumer c cross join lateral headrace.claim_events(c.consumer_id, 10, 1, 0, 2) "
     "where c.consumer not like 'headrace.%'",
+    "claim_at": "select count(*) from headrace.consumer c cross join lateral headrace.claim_at(c.consumer_id, '{0,1}', '{0,0}', 0, "
+    "pg_postmaster_start_time()) where c.consumer = 'c'",
     "fail": "select headrace.fail(u.consumer_id, u.partition, u.position, l.position, 1, 'boom') from headrace.cursor u "
     "join headrace.consumer c on c.consumer_id = u.consumer_id and c.consumer = 'c' "
     "join headrace.log l on l.partition = u.partition and l.position > u.position order by l.position limit 1",
@@ -83,21 +85,22 @@ CALLS = {
     "bury_actions": "select headrace.bury_actions(array_agg(msg_id), 'failed', 'boom') from pgmq.q_hr_default where read_ct > 0",
 }
 PREPARATIONS = {
-    "sequence": ("publish",),
+    "sequence_step": ("publish",),
     "sequence_topic": ("publish",),
-    "claim_events": ("publish", "sequence"),
-    "fail": ("publish", "sequence"),
-    "react": ("publish", "sequence"),
-    "fire": ("publish", "sequence"),
-    "correlate": ("publish", "sequence"),
-    "deliver_correlations": ("publish", "sequence"),
+    "claim_events": ("publish", "sequence_step"),
+    "claim_at": ("publish", "sequence_step"),
+    "fail": ("publish", "sequence_step"),
+    "react": ("publish", "sequence_step"),
+    "fire": ("publish", "sequence_step"),
+    "correlate": ("publish", "sequence_step"),
+    "deliver_correlations": ("publish", "sequence_step"),
     "ack_actions": ("claimed action",),
     "fail_action": ("claimed action",),
     "bury_actions": ("claimed action",),
 }
 NOT_REACHED_MAX = {
-    "ack_actions": 2, "bury_actions": 1, "claim_events": 26, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
-    "fail": 12, "fail_action": 6, "fire": 2, "publish": 7, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence": 12,
+    "ack_actions": 2, "bury_actions": 1, "claim_at": 1, "claim_events": 26, "commit_spark_batch": 3, "correlate": 3, "deliver_correlations": 1,
+    "fail": 12, "fail_action": 6, "fire": 2, "publish": 7, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence_step": 14,
     "sequence_topic": 10,
 }  # fmt: skip
 """How many statements are on branches that the call does not take: errors, other policies, an empty batch."""
@@ -161,7 +164,7 @@ def test_session_that_dies_at_any_statement_of_a_function_leaves_nothing(server:
             conn.execute("update headrace_internal.cursor set moved_at = moved_at")
             assert read_facts(conn) == before, f"statement {statement} of {function} left something"
         conn.execute(CALLS[function])
-        assert function == "claim_events" or read_facts(conn) != before, "the function did nothing"
+        assert function in ("claim_events", "claim_at") or read_facts(conn) != before, "the function did nothing"
         positions = [event.position for event in read_log(conn, "orders")]
         assert positions == list(range(1, len(positions) + 1))
     assert len(not_reached) <= NOT_REACHED_MAX[function], f"{function} never reached {sorted(not_reached)} of {count} statements"
@@ -192,5 +195,5 @@ def test_failpoint_changes_nothing_else(conn: Connection, database: Target) -> N
 def test_failpoint_ends_the_session_that_reaches_it_for_the_nth_time(conn: Connection, database: Target) -> None:
     conn.execute("create schema headrace_prove")
     create_topic(conn, "orders")
-    with armed_failpoint(conn, "sequence", 1, hit=3):
-        assert [session_dies(database, "sequence") for _ in range(5)] == [False, False, True, False, False]
+    with armed_failpoint(conn, "sequence_step", 1, hit=3):
+        assert [session_dies(database, "sequence_step") for _ in range(5)] == [False, False, True, False, False]

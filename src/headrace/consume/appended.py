@@ -84,17 +84,18 @@ class AppendedQueue:
             position = appended.before.get(partition)
             waiting = self._runs.get(partition)
             if position is None or self._size + len(events) > WAITING_MAX:
-                return self._give_up()
+                return self.clear()
             if waiting is None:
                 self._runs[partition] = AppendedRun(partition, position, events)
             elif (waiting.erasures, waiting.server, waiting.upto) == (appended.erasures, appended.server, position):
                 self._runs[partition] = AppendedRun(partition, waiting.position, [*waiting.events, *events])
             else:
-                return self._give_up()
+                return self.clear()
             self._size += len(events)
         return True
 
-    def _give_up(self) -> bool:
+    def clear(self) -> bool:
+        """Drops what waits; always False."""
         self._runs.clear()
         self._size = 0
         return False

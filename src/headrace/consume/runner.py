@@ -197,9 +197,13 @@ class ConsumerRunner:
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
-        self._delivery.consumer_id = await register_consumer(self._pool, self._consumer)
-        self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
-        self._subscription.filter = str(self._topic_id)
+        consumer_id = await register_consumer(self._pool, self._consumer)
+        topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
+        # What is in hand is of the old topic, where this one was created again, and may stand where a cursor of the new one does.
+        self._appended.clear()
+        self._is_caught_up, self._must_claim = False, True
+        self._delivery.consumer_id, self._topic_id = consumer_id, topic_id
+        self._subscription.filter = str(topic_id)
         await self._compile_condition()
 
     async def _compile_condition(self) -> None:
@@ -210,24 +214,30 @@ class ConsumerRunner:
         """The step of a worker; returns for how many seconds it may rest."""
         if loop.is_notified:
             self._woken_at = time.monotonic()
-        if not (loop.is_notified and self._subscription.take_names() == _IN_HAND) and not self._appended.is_ready:
+            # Without any name: another worker has taken the names, and does what they say.
+            names = self._subscription.take_names()
+            is_for_claim = names is None or not names <= _IN_HAND
+            self._wakes += is_for_claim
+            self._must_claim |= is_for_claim
+        else:
             self._must_claim = True
-            self._wakes += loop.is_notified
         if not self._must_claim and not self._appended.is_ready:
             # Another worker has taken what was in hand.
             return self._idle_s()
         wakes = self._wakes
-        batch = await self._handle_or_check(is_notified=loop.is_notified)
+        try:
+            batch = await self._handle_or_check(is_notified=loop.is_notified)
+        except BaseException:
+            # Whatever it had in hand, or would have claimed.
+            self._must_claim = True
+            raise
         if batch.size and batch.size < self._max:
             await asyncio.sleep(batch.pause_s)
         # A worker that was woken meanwhile may have found these partitions held by this one.
-        if (
-            batch.may_have_more
-            or self._appended.is_ready
-            or (batch.size and wakes != self._wakes)
-            or (not batch.size and await self._redrive())
-        ):
+        if batch.may_have_more or (batch.size and wakes != self._wakes) or (not batch.size and await self._redrive()):
             return 0
+        if self._appended.is_ready:
+            self._subscription.notify(_IN_HAND)
         is_time = not self._is_polled and time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S
         if is_time or self._must_check_topic:
             self._topic_checked_at, self._must_check_topic = time.monotonic(), False
@@ -288,9 +298,12 @@ class ConsumerRunner:
             raise
 
     async def _handle_batch(self, *, is_notified: bool, is_alone: bool = False) -> HandledBatch:
-        runs = [] if is_alone else self._appended.take(self._max, self._partitions_max())
+        # First what only a claim finds: events may come to hand without end.
+        runs = [] if is_alone or self._must_claim else self._appended.take(self._max, self._partitions_max())
         if not runs:
             return await self._handle_claimed([], is_notified=is_notified, is_alone=is_alone)
+        if self._appended.is_ready:
+            self._subscription.notify(_IN_HAND)  # Another worker can take another partition.
         partitions = [run.partition for run in runs]
         is_handled = False
         try:
@@ -298,15 +311,16 @@ class ConsumerRunner:
             is_handled = batch.is_whole
         finally:
             self._appended.release(partitions, is_handled=is_handled)
-            self._is_caught_up &= is_handled
+            if not is_handled:
+                self._is_caught_up, self._must_claim = False, True
         return batch
 
     async def _handle_claimed(self, runs: Sequence[AppendedRun], *, is_notified: bool, is_alone: bool) -> HandledBatch:
         """Handles the events that are in hand, or else those that a claim finds."""
         started = time.monotonic()
-        delivery = self._delivery
+        delivery, consumer_id = self._delivery, self.consumer_id
         async with self._source.connect() as conn:
-            batch = await (self._claim_at(conn, runs) if runs else self._claim(conn, is_alone=is_alone))
+            batch = await (self._claim_at(conn, consumer_id, runs) if runs else self._claim(conn, is_alone=is_alone))
             claim_s = time.monotonic() - started
             if not batch.size:
                 # Nothing is due, events that do not match were passed, or other workers hold what is due.
@@ -314,7 +328,7 @@ class ConsumerRunner:
                 is_held, has_suspect = batch.is_held, batch.has_suspect
                 self._is_caught_up = not (runs or is_alone or batch.is_partial or is_held or has_suspect)
                 return HandledBatch(0, 0.0, may_have_more=batch.is_partial, is_held=is_held, has_suspect=has_suspect)
-            if (is_notified and batch.is_partial) or batch.size >= self._max:
+            if (is_notified and batch.is_partial) or (batch.size >= self._max and not runs):
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             try:
                 failure = await delivery.handle(conn, batch)
@@ -340,7 +354,8 @@ class ConsumerRunner:
         )
 
     async def _claim(self, conn: HandlerConnection, *, is_alone: bool) -> ClaimedBatch:
-        self._must_claim = False
+        # Alone it looks only for some events.
+        self._must_claim &= is_alone
         parameters, raw, is_batch = (
             self._claim_parameters(is_alone=is_alone),
             self._consumer.raw_payload,
@@ -350,13 +365,14 @@ class ConsumerRunner:
         self._is_caught_up = False
         return batch
 
-    async def _claim_at(self, conn: HandlerConnection, runs: Sequence[AppendedRun]) -> ClaimedBatch:
-        """Claims the cursors of events that are in hand, where these are still what comes next."""
+    async def _claim_at(self, conn: HandlerConnection, consumer_id: int, runs: Sequence[AppendedRun]) -> ClaimedBatch:
+        """Claims the cursors of events that are in hand, where these are still what comes next. `consumer_id`: who took them, which is
+        another one if the topic is created again meanwhile."""
         partitions, positions = (
             "{" + ",".join(map(str, numbers)) + "}"
             for numbers in ([run.partition for run in runs], [run.position for run in runs])
         )
-        parameters = (self.consumer_id, partitions, positions, runs[0].erasures, runs[0].server)
+        parameters = (consumer_id, partitions, positions, runs[0].erasures, runs[0].server)
         raw, is_batch = self._consumer.raw_payload, bool(self._consumer.batch)
         rows = await conn.begin_events(self._claim_at_statement, parameters, raw=raw, savepoint=is_batch)
         return ClaimedBatch.from_appended(rows, runs, raw=raw)

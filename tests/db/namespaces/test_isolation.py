@@ -224,3 +224,16 @@ def test_lists_show_only_the_own_namespace(sign_in: SignIn) -> None:
     assert list_topics(role, namespace="b") == []
     assert list_schedules(role, namespace="b") == []
     assert consumer_lag(role, namespace="b") == []
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_role_of_another_namespace_claims_and_locks_no_cursor_whose_position_it_guesses(
+    owner_conn: Connection, sign_in: SignIn, level: Level
+) -> None:
+    role, consumer_id = sign_in(a=level), ids(owner_conn, "b")["consumer_id"]
+    claim_at = "select partition from headrace.claim_at(%s, '{0,1}', '{0,0}', 0, pg_postmaster_start_time()) order by 1"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege), role.transaction():
+        try:
+            role.execute(claim_at, (consumer_id,))
+        finally:
+            assert owner_conn.execute(claim_at, (consumer_id,)).fetchall() == [(0,), (1,)]

@@ -50,6 +50,8 @@ PAUSE_MAX_S = 0.05
 LATENCY_S, GATHER_SHARE = 0.01, 0.6
 """The latency of topics without a consumer, and the share of a latency for which events may wait in the outbox: the rest is for the step,
 the claim and the handler."""
+GATHER_MAX_S = 0.5
+"""The longest pause in which events gather, whatever the latencies: topics that another sequencer has kept awake are found by polls alone."""
 POLL_S, POLL_SHARE = 0.002, 0.1
 """The shortest pause between polls that found nothing, while topics are awake, and how much of its time the sequencer may spend on them."""
 UNNOTIFIED_EVENTS = 10
@@ -62,6 +64,8 @@ SLEEP_S = 5.0
 """Longest sleep without a notification."""
 UNNOTIFIED_S = 0.1
 """Pause between polls while all topics sleep and publishers do not notify, because the server allows prepared transactions."""
+HANDED_S = 1.0
+"""For so long events are handed over after the last consumer of their topic fell behind: most are caught up again at once."""
 TRIM_S, TRIMS_S, IDLE_TRIM_S = 3.0, 20.0, 60.0
 """How often drained slots of the outbox are truncated: while events flow and until each slot has had its turn, and later."""
 PAUSES_S = {"busy": WATCH_S, "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
@@ -142,6 +146,8 @@ class Sequencer:
         self._batch = batch
         self._readers = list(readers)
         self._heads: dict[int, _TopicHead] = {}
+        self._handed_until: dict[int, float] = {}
+        """Until when the events of a topic are asked for though its consumers are not caught up, so that the ends of partitions stay known."""
         self._trimmed_at = time.monotonic()
         self._active_at = time.monotonic()
         self._watches = 0
@@ -154,8 +160,8 @@ class Sequencer:
         self._poll_pace = Pace(share=POLL_SHARE, pause_max_s=WATCH_S)
         self._cost_s = 0.0
         """How long the server worked on the last step. Waiting for the disk at its commit is not counted: it costs no CPU."""
-        self._latency_s = LATENCY_S
-        """The smallest latency of the topics of the last step."""
+        self._latencies_s: dict[int, float] = {}
+        """Those of topics that may be awake, so that their publishers do not notify."""
         self.loop = Loop("sequencer", stop, step=self._step, wake_up=listener.subscribe("headrace_outbox"), pool=pool)
         # An error of these must not keep events from the log.
         self._rests, self._trims = (Loop(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim"))
@@ -172,7 +178,7 @@ class Sequencer:
         started = time.monotonic()
         topics = await self._sequence()
         ended = time.monotonic()
-        gather_s = self._latency_s * GATHER_SHARE
+        gather_s = min(GATHER_MAX_S, min(self._latencies_s.values(), default=LATENCY_S) * GATHER_SHARE)
         if not topics:
             is_quiet = self._is_resting or ended - self._active_at >= QUIET_S
             return await self._rest_s() if is_quiet else max(POLL_S, gather_s, self._poll_pace.pause_s(ended - started))
@@ -184,14 +190,17 @@ class Sequencer:
         pause_s = self._pace.pause_s(self._cost_s, events=events, elapsed_s=ended - started)
         if max(topic.events for topic in topics) >= self._batch:
             return 0
-        # No notification ends this pause, in which events gather.
-        await asyncio.sleep(max(pause_s, gather_s - (ended - started)))
+        # No notification ends this pause, in which events gather, but that of a topic which cannot wait ends a long one.
+        gather_s -= ended - started
+        await asyncio.sleep(max(pause_s, min(gather_s, PAUSE_MAX_S)))
         if self._is_resting:
             return WATCH_S if self._watches < WATCHES else QUIET_S
-        return 0
+        return max(0.0, gather_s - PAUSE_MAX_S)
 
     async def _sequence(self) -> Sequence[SequencedTopic]:
-        wanted = {reader.topic_id for reader in self._readers if reader.takes_appended}
+        now = time.monotonic()
+        self._handed_until |= {reader.topic_id: now + HANDED_S for reader in self._readers if reader.takes_appended}
+        wanted = [topic_id for topic_id, until in self._handed_until.items() if until > now]
         parameters = (self._batch, self._is_resting, "{" + ",".join(map(str, wanted)) + "}")
         try:
             async with self._pool.connection() as conn:
@@ -222,7 +231,6 @@ class Sequencer:
         rows, raw_rows = (PsycopgEventRows(conn, result, raw=raw) for raw in (False, True))
         steps: list[tuple[SequencedTopic, AppendedEvents | None]] = []
         self._cost_s = 0.0
-        latencies_ms: list[int] = []
         end = len(rows)
         while end > 0:
             last = end - 1
@@ -234,11 +242,9 @@ class Sequencer:
             before = self._advance_head(topic, partitions, said["partitions"], said["server"])
             appended = AppendedEvents(topic.topic_id, rows, raw_rows, partitions, end, before, said["erasures"], said["server"])
             steps.append((topic, appended if partitions else None))
-            if said["latency_ms"] is not None:
-                latencies_ms.append(said["latency_ms"])
+            latency_ms = said["latency_ms"]
+            self._latencies_s[topic.topic_id] = LATENCY_S if latency_ms is None else latency_ms / 1000
             self._cost_s = max(self._cost_s, said["work_s"])
-        if steps:
-            self._latency_s = min(latencies_ms, default=1000 * LATENCY_S) / 1000
         return steps
 
     def _advance_head(self, topic: SequencedTopic, partitions: Sequence[int], count: int, server: str) -> Mapping[int, int]:
@@ -247,8 +253,8 @@ class Sequencer:
         if head is None or (head.server, head.position) != (server, topic.first_position - 1):
             # Another sequencer has appended meanwhile, or it is another server.
             head = self._heads[topic.topic_id] = _TopicHead(server, 0)
-            if count == 1:
-                head.partitions[0] = topic.first_position - 1
+        if count == 1:
+            head.partitions[0] = topic.first_position - 1
         known = {partition: head.partitions[partition] for partition in set(partitions) if partition in head.partitions}
         before = {-1: topic.first_position - 1, **known}
         if len(partitions) < topic.events:
@@ -262,6 +268,7 @@ class Sequencer:
         state = await self._rests.attempt(self._mark_asleep) or "busy"
         if state != "busy":
             self._are_notified = state != "poll"
+            self._latencies_s.clear()
         if state in ("sleep", "poll") and self._watches < WATCHES:
             # A publisher that read "awake" a moment ago may only now be writing: poll a few times more before the long sleep.
             state = "watch"

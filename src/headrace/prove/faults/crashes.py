@@ -125,9 +125,10 @@ def wait_for(
 
 
 FUNCTIONS = (
-    "sequence",
+    "sequence_step",
     "sequence_topic",
     "claim_events",
+    "claim_at",
     "fail",
     "react",
     "fire",

@@ -44,6 +44,7 @@ STATEMENTS = {
     "sequence": "headrace_internal.sequence_step(",
     "trim-outbox": "headrace_internal.trim_outbox(",
     "claim": "headrace.claim_events(",
+    "claim-at": "headrace.claim_at(",
     "advance": "headrace.advance",
     "fail": "headrace.fail(",
     "react": "headrace_internal.react(",

@@ -411,6 +411,65 @@ begin
 end
 $$;
 
+-- Claims those of some partitions of a consumer whose cursors stand exactly at the given positions, for a node that has the events behind
+-- these in hand. A row without an event for each that is claimed, with its partition and position, as headrace.claim_events has it. The
+-- events came from headrace_internal.sequence_step: the positions are the newest that the partitions had before (-1: the topic),
+-- p_erasures and p_server are what that step has returned. So a cursor that another worker has moved, events that were erased meanwhile,
+-- and a server that has taken over claim nothing; nor does what takes more than to hand the events over: a failed attempt, a lost session,
+-- events that are handled one by one, keys that are held back, a border, a pause. headrace.claim_events does all of these. The claim is the
+-- same, and lasts as long.
+-- The cursors are locked before the rest is looked at: whoever held one of them may have left a dead letter or a border behind.
+-- Locks: cursor rows and their rows of headrace_internal.claim, no key update, skip locked. Indexes: cursor_pkey, claim_pkey,
+-- dead_letter_held, topic_border_pkey.
+-- Calls: is_claim_lost.
+create or replace function headrace.claim_at(
+    p_consumer_id bigint,
+    p_partitions  integer[],
+    p_positions   bigint[],
+    p_erasures    integer,
+    p_server      timestamptz,
+    p_caller      headrace_internal.caller default current_user
+) returns setof headrace.logged_event
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_locked   integer[];
+    v_limit_ms text;
+begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    v_locked := array(
+        select u.partition
+        from unnest(p_partitions, p_positions) p (partition, position)
+        join headrace_internal.cursor u on u.consumer_id = p_consumer_id and u.partition = p.partition
+        where u.position = p.position and u.state = 'running' and u.attempts = 0 and u.retry_at is null and u.single_to <= u.position
+            and u.lost_at is distinct from u.position
+        for no key update of u skip locked);
+    select (c.session_limit_s * 1000)::integer::text into v_limit_ms
+    from headrace_internal.consumer c
+    join headrace_internal.topic t on t.topic_id = c.topic_id
+    where v_locked <> '{}' and c.consumer_id = p_consumer_id
+        and t.erasures = p_erasures and p_server = pg_postmaster_start_time() and c.condition is null
+        and not exists (select from headrace_internal.pause p where p.consumer_id = p_consumer_id)
+        and not exists (select from headrace_internal.topic_border b where b.topic_id = c.topic_id and b.position > 0)
+        and not (c.key_order = 'hold' and exists (select from headrace_internal.dead_letter d
+            where d.consumer_id = p_consumer_id and d.state in ('dead', 'behind', 'redrive')));
+    if not found then
+        return;
+    end if;
+    return query
+        select null::text, u.position, null::timestamptz, null::timestamptz, null::integer, u.partition, null::uuid, null::text, null::text,
+            null::jsonb, null::jsonb, null::text
+        from headrace_internal.cursor u
+        join headrace_internal.claim k on k.consumer_id = u.consumer_id and k.partition = u.partition
+        where u.consumer_id = p_consumer_id and u.partition = any (v_locked) and not headrace_internal.is_claim_lost(k.xmax, u.xmin)
+        for no key update of k skip locked;
+    if found then
+        perform set_config('idle_in_transaction_session_timeout', v_limit_ms, true);
+    end if;
+end
+$$;
+
 -- Claims partitions of a consumer like headrace.claim_events, and returns only which events: those after "position" up to "upto". They
 -- can be read from headrace.log. Raises HR300 for a consumer with a condition: headrace.claim_events gives only the events that match.
 -- Calls: claim_events.
@@ -437,26 +496,5 @@ begin
         from headrace.claim_events(p_consumer_id, p_max, p_min, p_wait_s, p_partitions) with ordinality e
     ) c
     where c.event_id is null and c.payload ->> 'events' <> '0';
-end
-$$;
-
--- Says of claims whose transaction was rolled back that their worker lives and that no event did it, for example after a lost
--- connection. Without it the next claim would take them for lost, see headrace_internal.count_lost_claim. p_positions are where the
--- cursors stand; null: wherever.
--- Locks: the cursor rows, skip locked. Index: cursor_pkey. It writes the cursors, which is what headrace_internal.is_claim_lost looks at.
-create or replace function headrace.release_claims(
-    p_consumer_id bigint, p_partitions integer[], p_positions bigint[], p_caller headrace_internal.caller default current_user
-) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-begin
-    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
-    update headrace_internal.cursor c set moved_at = c.moved_at
-    where (c.consumer_id, c.partition) in (
-        select u.consumer_id, u.partition
-        from unnest(p_partitions, p_positions) p (partition, position)
-        join headrace_internal.cursor u on u.consumer_id = p_consumer_id and u.partition = p.partition
-        where u.position = coalesce(p.position, u.position)
-        for no key update of u skip locked);
 end
 $$;
