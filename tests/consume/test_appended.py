@@ -78,6 +78,21 @@ async def test_more_events_than_may_wait_in_hand_are_read_from_the_log(conn: Con
     assert recorder.numbers == list(range(1, 2 * WAITING_MAX + 1))
 
 
+async def test_larger_events_than_may_wait_in_hand_are_read_from_the_log(
+    conn: Connection, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.consume.appended.BYTES_MAX", 10_000)
+    topic(conn)
+    recorder = Recorder()
+    runner = await desk.caught_up(recorder.consumer(batch=Batch(max=300)))
+    for first in (1, 11, 101):
+        # Ten events fit, ninety do not, and the last ten come when the log has been read again.
+        publish_many(conn, first, 90 if first == 11 else 10, keys=5)
+        await desk.sequence()
+        await run_dry(runner)
+    assert recorder.numbers == list(range(1, 111))
+
+
 async def test_several_workers_handle_partitions_in_hand_at_once(conn: Connection, desk: Desk) -> None:
     topic(conn, partitions=4)
     inside: set[int] = set()

@@ -23,6 +23,7 @@ from headrace.consume.consumer import (
     seek_position,
     skip_event,
 )
+from headrace.consume.due_poll import DuePoll
 from headrace.consume.handler_calls import (
     HandlerError,
     HandlerGroup,
@@ -35,7 +36,7 @@ from headrace.consume.handler_calls import (
 )
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
-from headrace.consume.runner import ConsumerRunner, DuePoll
+from headrace.consume.runner import ConsumerRunner
 from headrace.consume.signatures import Delivery
 
 __all__ = [

@@ -13,8 +13,8 @@ from itertools import pairwise
 from headrace.drivers import EventRows
 from headrace.log.topics import AppendedEvents
 
-WAITING_MAX = 2000
-"""Events that wait at most. A step hands over at most 1 000 and 1 MB."""
+WAITING_MAX, BYTES_MAX = 2000, 16 * 1024 * 1024
+"""Events that wait at most, and the bytes of the steps that they came with. A step hands over at most 1 000 events and 1 MB of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,17 @@ class AppendedQueue:
         self._is_by_topic = is_by_topic
         self._runs: dict[int, AppendedRun] = {}
         self._busy: set[int] = set()
-        self._size = 0
+        self._size = self._bytes = 0
+        """Events that wait, and the bytes of all steps since none waited."""
 
     def add(self, appended: AppendedEvents) -> bool:
         """Adds the events of a step. False, and nothing waits any more, if they do not follow what waits or if they are too many."""
+        self._bytes = appended.bytes + (self._bytes if self._runs else 0)
+        if self._bytes > BYTES_MAX:
+            steps = {id(step): step.bytes for run in self._runs.values() for step, _ in run.events}
+            self._bytes = appended.bytes + sum(steps.values())
+            if self._bytes > BYTES_MAX:
+                return self.clear()
         rows: dict[int, list[tuple[AppendedEvents, int]]] = {}
         for number, partition in enumerate(appended.partitions):
             rows.setdefault(-1 if self._is_by_topic else partition, []).append((appended, appended.start + number))

@@ -104,6 +104,8 @@ class AppendedEvents:
     erasures: int
     server: str
     """When the server was started, and the number of the topic's erasures: both say whether the events are still what the log has."""
+    bytes: int = 0
+    """How much memory they take, about."""
 
 
 class AppendedReader(Protocol):
@@ -240,7 +242,8 @@ class Sequencer:
             topic = SequencedTopic(said["topic_id"], first, first + said["events"] - 1, said["events"], said["duplicates"])
             partitions = [rows.partition(index) for index in range(end, last)]
             before = self._advance_head(topic, partitions, said["partitions"], said["server"])
-            appended = AppendedEvents(topic.topic_id, rows, raw_rows, partitions, end, before, said["erasures"], said["server"])
+            where = (topic.topic_id, rows, raw_rows, partitions, end, before)
+            appended = AppendedEvents(*where, said["erasures"], said["server"], said["bytes"])
             steps.append((topic, appended if partitions else None))
             latency_ms = said["latency_ms"]
             self._latencies_s[topic.topic_id] = LATENCY_S if latency_ms is None else latency_ms / 1000

@@ -222,7 +222,7 @@ $$;
 -- they are awake, and the sequencer must poll them.
 -- Returns the events that it has appended to topics of p_handed_over, for consumers of the same node, unless these are many, and behind the
 -- events of each topic a row without event_id: its position is that of the first event, and its payload says for the topic how many
--- "events" it has appended and "duplicates" dropped, how many are "handed" over, its "partitions", for how long its consumers let events gather, its number
+-- "events" it has appended and "duplicates" dropped, how many are "handed" over with how many "bytes", its "partitions", for how long its consumers let events gather, its number
 -- of "erasures", on which "server", and for how long the step has worked, "work_s".
 -- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice. Its plans are generic: a step is often shorter
 -- than planning it. Reads of the log are planned for their topic: see headrace_internal.read_head and headrace_internal.known_events.
@@ -304,7 +304,7 @@ begin
         v_row.topic_id := (v_move.topic).topic_id;
         v_row.position := v_move.first_position;
         v_row.payload := jsonb_build_object('topic_id', v_row.topic_id, 'events', v_move.events, 'duplicates', v_move.duplicates,
-            'handed', coalesce(cardinality(v_move.rows), 0), 'partitions', (v_move.topic).partitions, 'erasures', (v_move.topic).erasures, 'server', pg_postmaster_start_time(),
+            'handed', coalesce(cardinality(v_move.rows), 0), 'bytes', coalesce(pg_column_size(v_move.rows), 0), 'partitions', (v_move.topic).partitions, 'erasures', (v_move.topic).erasures, 'server', pg_postmaster_start_time(),
             'latency_ms', (select min(c.latency_ms) from headrace_internal.consumer c where c.topic_id = v_row.topic_id),
             'work_s', date_part('epoch', clock_timestamp() - statement_timestamp()));
         return next v_row;
