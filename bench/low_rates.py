@@ -55,7 +55,7 @@ def run(lab: Any, *, quick: bool, old: Path | None = None, cases: Sequence[str] 
     from bench.lab import surroundings
     from bench.result import Figure, report
 
-    seconds, rounds = (4.0, 1) if quick else (30.0, 3)
+    seconds, rounds = (4.0, 1) if quick else (12.0, 3)
     trees = {"new": FILE.parent.parent} | ({"old": old.resolve()} if old else {})
     figures: list[Figure] = []
     raw: dict[str, dict[str, list[dict[str, float]]]] = {}
