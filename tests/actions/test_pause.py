@@ -296,7 +296,7 @@ async def move_clock(conn: Connection, engine: CorrelatorEngine, by: str) -> Non
 
 def test_paused_schedule_is_listed(conn: Connection) -> None:
     topic(conn)
-    conn.execute("select headrace.create_schedule('daily', '0 6 * * *', 'orders', 'due')")
+    conn.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('daily', '0 6 * * *', 'orders', 'due')")
     assert pause(conn, "schedule", "daily") and not pause(conn, "schedule", "daily")
     assert [(one.kind, one.name) for one in list_pauses(conn)] == [("schedule", "daily")]
     assert resume(conn, "schedule", "daily") == 1 and list_pauses(conn) == []

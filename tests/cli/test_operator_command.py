@@ -111,7 +111,7 @@ def test_one_pair_of_verbs_pauses_everything(cli: Cli, conn: Connection) -> None
     topic(conn)
     create_rule(conn, Rule(name="r", topic="orders", event_type="placed", action="MAIL"))
     conn.execute("select headrace.create_consumer('orders', 'billing')")
-    conn.execute("select headrace.create_schedule('daily', '0 6 * * *', 'orders', 'due')")
+    conn.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('daily', '0 6 * * *', 'orders', 'due')")
     subjects = [["consumer", "orders/billing"], ["rule", "r"], ["schedule", "daily"], ["action", "MAIL"], ["queue"]]
     for words in subjects:
         assert cli("pause", *words, "--json").json["changed"] is True

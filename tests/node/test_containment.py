@@ -18,6 +18,7 @@ from headrace.node import Headrace, Node
 from headrace.node import databases as databases_module
 from headrace.observe.doctor import examine
 from headrace.observe.history import event_history
+from headrace.schedules import create_schedule
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -107,8 +108,8 @@ async def test_schedule_in_a_far_future(two: Connection, database: Target) -> No
     """Its planner reads a time that Python does not know."""
     with two.transaction():
         two.execute("set local headrace.clock_shift = '9000 years'")
-        two.execute("select headrace.create_schedule('far', '* * * * * *', 'orders', 'due', p_namespace => 'a')")
-    two.execute("select headrace.create_schedule('near', '* * * * * *', 'orders', 'due', p_namespace => 'b')")
+        two.execute("insert into headrace.schedule (namespace, schedule, cron, topic, type) values ('a', 'far', '* * * * * *', 'orders', 'due')")
+    two.execute("insert into headrace.schedule (namespace, schedule, cron, topic, type) values ('b', 'near', '* * * * * *', 'orders', 'due')")
     async with running(database):
         await until(lambda: logged(two, "b") >= 1)
         assert "schedule plan a/far failed" in findings(database, "failures")
@@ -116,7 +117,7 @@ async def test_schedule_in_a_far_future(two: Connection, database: Target) -> No
 
 async def test_schedule_whose_failure_cannot_be_recorded_in_its_row(two: Connection, database: Target) -> None:
     for namespace in ("a", "b"):
-        two.execute("select headrace.create_schedule('daily', '0 0 * * *', 'orders', 'due', p_namespace => %s)", (namespace,))
+        create_schedule(two, "daily", cron="0 0 * * *", topic="orders", type="due", namespace=namespace)
     two.execute(
         """insert into headrace_internal.schedule_due (schedule_id, tick_at)
            select schedule_id, headrace.clock() - case namespace when 'a' then interval '9 s' else interval '8 s' end

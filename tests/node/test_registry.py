@@ -47,7 +47,7 @@ async def test_registered_node_has_its_identity_and_its_handlers(conn: Connectio
 @pytest.mark.lane("pg18")
 async def test_rule_for_a_handler_that_a_node_has_registered_is_known(conn: Connection, pool: Pool) -> None:
     conn.execute("update headrace_internal.namespace set unknown_names = 'refuse'")
-    conn.execute("select headrace.register_name('event_type', 'placed')")
+    conn.execute("insert into headrace.event_type (event_type) values ('placed')")
     create_topic(conn, "orders")
     rule = Rule(name="mail", topic="orders", event_type="placed", action="mail")
     with pytest.raises(UnregisteredName, match='action "mail"'):

@@ -238,13 +238,12 @@ def test_invalid_name_is_rejected(reports: Connection) -> None:
 
 
 WAYS = {
-    "function": "select headrace.create_schedule('other', %s, 'reports', 'due', p_zone => %s)",
     "insert": "insert into headrace.schedule (schedule, cron, zone, topic, type) values ('other', %s, %s, 'reports', 'due')",
     "update": "update headrace.schedule set cron = %s, zone = %s",
 }
 
 
-def test_invalid_expression_and_zone_are_rejected_by_function_insert_and_update(reports: Connection) -> None:
+def test_invalid_expression_and_zone_are_rejected_by_insert_and_update(reports: Connection) -> None:
     hourly(reports)
     for statement in WAYS.values():
         with pytest.raises(psycopg.Error, match='hour "25"') as bad_cron:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from headrace.core import UnregisteredName
-from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
+from headrace.db import Connection, fetch_rows, map_database_errors, query
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,17 @@ def unregister_action(conn: Connection, name: str, *, namespace: str | None = No
 
 
 def _register(conn: Connection, registry: str, name: str, description: str | None, namespace: str | None) -> None:
-    fetch_value(conn, "select headrace.register_name(%s, %s, %s, %s)", (registry, name, description, namespace))
+    _write(conn, "register", registry, name=name, description=description, namespace=namespace)
 
 
 def _unregister(conn: Connection, registry: str, name: str, namespace: str | None) -> None:
-    text = sql.SQL(query("definitions/unregister")).format(registry=sql.Identifier(registry))
-    with map_database_errors():
-        rows = conn.execute(text, {"name": name, "namespace": namespace}).rowcount
-    if not rows:
+    if not _write(conn, "unregister", registry, name=name, namespace=namespace):
         noun, group = registry.replace("_", " "), registry.replace("_", "-")
         raise UnregisteredName(f"{noun} {name!r} is not registered; see: headrace {group} list")
+
+
+def _write(conn: Connection, statement: str, registry: str, **parameters: str | None) -> int:
+    """Runs a statement on the view of a registry; returns the number of rows."""
+    text = sql.SQL(query(f"definitions/{statement}")).format(registry=sql.Identifier(registry))
+    with map_database_errors():
+        return conn.execute(text, parameters).rowcount

@@ -26,8 +26,8 @@ bury_unhandled set_queue_asleep queue_is_empty edit_dead_letter redrive_actions 
 """,
     "admin": """
 create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture drop_capture_triggers
-release_capture create_schedule alter_schedule pause_schedule resume_schedule drop_schedule plan_schedule run_schedule run_schedule_now
-keep_until_archived record_archive time_partitions try_lock_topic write_definition register_name handle_event_type set_event_schema alter_event_schema
+release_capture plan_schedule run_schedule run_schedule_now
+keep_until_archived record_archive time_partitions try_lock_topic write_definition handle_event_type set_event_schema alter_event_schema
 drop_event_schema report_findings create_access_token revoke_access_token create_hook alter_hook drop_hook erase_key pending_erasures erased_texts
 end_erasure end_vacuum
 """,

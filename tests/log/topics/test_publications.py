@@ -68,7 +68,7 @@ async def test_everything_works_while_all_tables_are_published(conn: Connection,
         pattern = "repeat {push(late) {sequential {placed, fail {within 10 s {paid}}}}}"
         outputs = {"late": ActionOutput(action="REVIEW")}
         create_correlator(kit.conn, Correlator(name="late", topic="orders", key="key", pattern=pattern, outputs=outputs))
-        kit.conn.execute("select headrace.create_schedule('daily', '0 0 * * *', 'orders', 'paid')")
+        kit.conn.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('daily', '0 0 * * *', 'orders', 'paid')")
         for key in ("ada", "bob"):
             kit.publish("orders", "placed", {"email": key}, key=key)
         kit.publish("orders", "paid", key="bob")
@@ -91,7 +91,7 @@ async def test_everything_works_while_all_tables_are_published(conn: Connection,
         for trim in ("trim_results", "trim_unique_actions", "forget_lineage"):
             kit.conn.execute(f"select headrace_internal.{trim}()")
         trim_outbox(kit.conn)
-        kit.conn.execute("select headrace.drop_schedule('daily'); select headrace.drop_topic('orders', true)")
+        kit.conn.execute("update headrace.schedule set dropped = true; select headrace.drop_topic('orders', true)")
         kit.conn.execute("select headrace.create_namespace('gone'); select headrace.drop_namespace('gone')")
         assert kit.conn.execute("select kind, error from headrace_internal.failure").fetchall() == []
 

@@ -36,6 +36,15 @@ cross join lateral headrace_internal.batch_end(u.consumer_id, %(topic_id)s, -1, 
     case when u.single_to > u.position then 1 else %(max)s end) d
 where u.consumer_id = %(consumer_id)s and u.partition = -1;
 
+-- name: register
+-- Adds a name to its registry; one that is there gets the description, if there is one.
+with changed as (
+    update headrace.{registry} set description = coalesce(%(description)s, description)
+    where namespace = headrace.current_namespace(%(namespace)s) and {registry} = %(name)s returning 1
+)
+insert into headrace.{registry} (namespace, {registry}, description)
+select headrace.current_namespace(%(namespace)s), %(name)s, %(description)s where not exists (select from changed);
+
 -- name: unregister
 -- Removes a name from its registry; rules that use it stay.
 update headrace.{registry} set dropped = true where namespace = headrace.current_namespace(%(namespace)s) and {registry} = %(name)s;

@@ -16,26 +16,6 @@ begin
 end
 $$;
 
--- Registers an event type or action, or changes its description. p_kind is 'event_type' or 'action'. Takes the level admin.
-create or replace function headrace.register_name(
-    p_kind text, p_name text, p_description text default null, p_namespace text default null,
-    p_caller headrace_internal.caller default current_user
-) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
-begin
-    if p_kind is null or p_kind not in ('event_type', 'action') then
-        raise exception '% is not a kind of name', coalesce(quote_literal(p_kind), 'null')
-            using errcode = 'HR300', hint = 'Choose event_type or action.';
-    end if;
-    execute format('insert into headrace_internal.%1$I (namespace, %1$I, description) values ($1, $2, $3) on conflict (namespace, %1$I) '
-        'do update set description = excluded.description where excluded.description is not null', p_kind)
-    using v_namespace, p_name, p_description;
-end
-$$;
-
 -- Registers an event type that a node handles directly and the action its rule sends, and creates that rule, without a condition, in
 -- one topic or in all topics of the namespace. An existing rule stays as it is: somebody may have switched it off.
 -- Takes the level admin.

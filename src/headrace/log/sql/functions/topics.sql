@@ -231,7 +231,7 @@ begin
     select w.message, w.hint into v_wrong
     from (
         select 1 as place, format('topic "%s" has schedules: %s', p_topic, string_agg(s.schedule, ', ' order by s.schedule)) as message,
-            'Drop them first, with headrace.drop_schedule.' as hint
+            'Drop them first (headrace schedule drop).' as hint
         from headrace_internal.schedule s where s.topic_id = v_topic_id having count(*) > 0
         union all
         select 2, format('topic "%s" has consumers: %s', p_topic, string_agg(c.consumer, ', ' order by c.consumer)),
