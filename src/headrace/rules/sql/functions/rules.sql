@@ -1,13 +1,16 @@
--- Reports the event type and the action of a rule that are not registered.
+-- Reports the event type and the action of a rule that are not registered. In PL/pgSQL, which keeps its plan: headrace_internal.definition_written
+-- calls it by EXECUTE, and a function in SQL is planned anew for every rule that a statement writes.
 -- Calls: check_names.
 create or replace function headrace_internal.check_rule(p_rule headrace_internal.rule) returns void
-language sql stable
+language plpgsql stable
 as $$
-    select headrace_internal.check_names(p_rule.namespace, format('namespace "%s" does not know ', p_rule.namespace) || nullif(concat_ws(' and ',
+begin
+    perform headrace_internal.check_names(p_rule.namespace, format('namespace "%s" does not know ', p_rule.namespace) || nullif(concat_ws(' and ',
         case when not exists (select from headrace_internal.event_type e
             where e.namespace = p_rule.namespace and e.event_type = p_rule.event_type) then format('event type "%s"', p_rule.event_type) end,
         case when not exists (select from headrace_internal.action a
-            where a.namespace = p_rule.namespace and a.action = p_rule.action) then format('action "%s"', p_rule.action) end), ''), 'rule')
+            where a.namespace = p_rule.namespace and a.action = p_rule.action) then format('action "%s"', p_rule.action) end), ''), 'rule');
+end
 $$;
 
 -- A change is a new version.
