@@ -39,6 +39,7 @@ PAGES: tuple[tuple[type[Model], str, str, str], ...] = (
         "rule event_type action",
     ),
     (models.Correlator, "correlator topic key active version status warning", "active status", "correlator topic"),
+    (models.Relay, "relay topic target condition active version status error", "active status", "relay topic target"),
     (models.Schedule, "schedule cron zone type active error", "active", "schedule type"),
     (models.Action, "action namespace description created_at", "", "action"),
     (models.ActionResult, "action action_id outcome attempts duration_s ended_at", "outcome", "action"),

@@ -5,12 +5,19 @@ about the views from these classes."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+from datetime import datetime, timedelta
+from types import NoneType
+from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
 from django.db import models
 from django.db.models.expressions import Col
 
 from headrace.core import Conflict
+from headrace.correlators import CORRELATORS
+from headrace.definitions import AnyKind
+from headrace.relays import RELAYS
+from headrace.rules import RULES
+from headrace.schedules import SCHEDULES
 
 
 class RowKey(models.TextField):  # type: ignore[type-arg]
@@ -66,20 +73,35 @@ def view(name: str, *ordering: str, **options: str) -> Any:
     return type("Meta", (ReadOnlyModel.Meta,), {"db_table": f'"headrace"."{name}"', "ordering": ordering, **options})
 
 
-class WrittenDefinition(ReadOnlyModel):
-    """A definition with versions."""
+COLUMNS: dict[Any, type[models.Field[Any, Any]]] = {
+    bool: models.BooleanField,
+    int: models.BigIntegerField,
+    float: models.FloatField,
+    datetime: models.DateTimeField,
+    timedelta: models.DurationField,
+}
+"""The columns of values by their types; every other type is text."""
 
-    active = models.BooleanField()
-    source = models.TextField()
-    version = models.IntegerField()
-    status = models.TextField()
-    error = models.TextField(null=True)
-    warning = models.TextField(null=True)
-    written_at = models.DateTimeField()
-    written_by = models.TextField()
 
-    class Meta(ReadOnlyModel.Meta):
-        abstract = True
+def definition_model(kind: AnyKind) -> Any:
+    """The model of a kind of definition: the fields of its definitions and of their states, as `list` shows them."""
+    columns: dict[str, Any] = {}
+    for name, type_ in get_type_hints(kind.state_type).items():
+        types = set(get_args(type_)) or {type_}
+        columns[name] = COLUMNS.get(next(iter(types - {NoneType})), models.TextField)(null=NoneType in types)
+    for field in kind.fields:
+        column = models.JSONField if field.is_json else COLUMNS.get(field.base, models.TextField)
+        columns[field.name] = column(null=field.is_optional)
+    columns[kind.noun] = columns.pop("name")
+    columns[f"{kind.noun}_id"] = models.IntegerField(primary_key=True)
+    members = {"__module__": __name__, "title": f"{{0.{kind.noun}}}", "Meta": view(f"{kind.noun}_state", "namespace", kind.noun)}
+    return type(kind.noun.capitalize(), (ReadOnlyModel,), columns | members)
+
+
+Rule = definition_model(RULES)
+Correlator = definition_model(CORRELATORS)
+Relay = definition_model(RELAYS)
+Schedule = definition_model(SCHEDULES)
 
 
 class OnNode(ReadOnlyModel):
@@ -136,45 +158,6 @@ class DeadLetter(ReadOnlyModel):
     attempts = models.IntegerField()
     buried_at = models.DateTimeField()
     Meta = view("dead_letter", "-buried_at")
-
-
-class Rule(WrittenDefinition):
-    title = "{0.rule}"
-    rule_id = models.IntegerField(primary_key=True)
-    rule = models.TextField()
-    topic = models.TextField(null=True)
-    event_type = models.TextField()
-    condition = models.TextField(null=True)
-    action = models.TextField()
-    priority = models.IntegerField()
-    timing = models.TextField()
-    Meta = view("rule_state", "namespace", "rule")
-
-
-class Correlator(WrittenDefinition):
-    title = "{0.correlator}"
-    correlator_id = models.IntegerField(primary_key=True)
-    correlator = models.TextField()
-    topic = models.TextField()
-    key = models.TextField(null=True)
-    pattern = models.TextField()
-    outputs = models.JSONField()
-    Meta = view("correlator_state", "namespace", "correlator")
-
-
-class Schedule(ReadOnlyModel):
-    title = "{0.schedule}"
-    schedule_id = models.IntegerField(primary_key=True)
-    schedule = models.TextField()
-    cron = models.TextField()
-    zone = models.TextField()
-    type = models.TextField()
-    payload = models.JSONField()
-    active = models.BooleanField()
-    source = models.TextField()
-    error = models.TextField(null=True)
-    created_at = models.DateTimeField()
-    Meta = view("schedule", "namespace", "schedule")
 
 
 class Action(ReadOnlyModel):
