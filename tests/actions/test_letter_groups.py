@@ -14,7 +14,7 @@ select now(), jsonb_build_object('action', jsonb_build_object('id', gen_random_u
     'reason', 'failed', 'error', %(error)s::text || n, 'attempts', 1, 'buried_at', headrace.clock() + n * interval '1 s')
 from generate_series(1, %(count)s) n"""
 COUNT = "select name, error_group, dead, is_more from headrace.count_dead_letters(%s, %s) where kind = 'action' order by 1, 2"
-READ = "select place from headrace.read_dead_letters('action', 'queue', 'MAIL', 'failed', 'full #', p_after => %s, p_limit => 7)"
+READ = "select number from headrace.read_dead_letters('action', 'queue', 'MAIL', 'failed', 'full #', p_after => %s, p_limit => 7)"
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_events_are_grouped_by_consumer_and_error(conn: Connection) -> None:
     conn.execute("update headrace_internal.dead_letter set state = 'discarded' where position = 6")
     groups = conn.execute("select source, error_group, dead, marked from headrace.count_dead_letters() order by 2").fetchall()
     assert groups == [("orders/c", "KeyError: no #", 2, 0), ("orders/c", "ValueError: no #", 1, 1)]
-    read = "select place, state from headrace.read_dead_letters('event', 'orders/c', null, 'handler failed', 'ValueError: no #', p_open => %s)"
+    read = "select number, state from headrace.read_dead_letters('event', 'orders/c', null, 'handler failed', 'ValueError: no #', p_open => %s)"
     assert conn.execute(read, (False,)).fetchall() == [(1, "dead"), (3, "redrive")]
     assert conn.execute(read, (True,)).fetchall() == [(1, "dead")]
 

@@ -139,8 +139,8 @@ def queue(
         return
     session.show(["due", "in_flight", "retrying", "delayed", "held", "dead", "oldest_due_s", "paused"], states)
     if queued:
-        place: list[Column] = [("id", "action_id"), "action", "key", ("state", _state), ("due", _due)]
-        session.show(place, queued)
+        columns: list[Column] = [("id", "action_id"), "action", "key", ("state", _state), ("due", _due)]
+        session.show(columns, queued)
     errors = [(target, one) for target, one in queued if one.error]
     if errors:
         session.show([("failed action", "action_id"), ("last error", lambda one: (one.error or "").splitlines()[0])], errors)
@@ -202,8 +202,8 @@ def _overview_facts(overview: ActionOverview) -> dict[str, object]:
 def _sender(cause: Mapping[str, object]) -> str:
     kind = cause.get("kind")
     if kind in ("rule", "correlator"):
-        place = f", position {cause['position']}" if cause.get("position") else ""
-        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')} on {cause.get('topic')}{place}"
+        position = f", position {cause['position']}" if cause.get("position") else ""
+        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')} on {cause.get('topic')}{position}"
     return "an event" if "event_id" in cause else "a program"
 
 

@@ -67,8 +67,8 @@ def lag_(session: Session, topic: OptionalTopic = None, consumer: OptionalName =
     lags = session.collect(lambda conn: _lags(session, conn, topic, consumer))
     if consumer and not lags:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
-    place: list[Column] = ["topic", "consumer", PARTITION, "position", "lag_events", "lag_s", "session_limit_s"]
-    session.show([*place, STATE, "attempts", "retry_at", ("error", lambda lag: first_line(lag.error))], lags)
+    columns: list[Column] = ["topic", "consumer", PARTITION, "position", "lag_events", "lag_s", "session_limit_s"]
+    session.show([*columns, STATE, "attempts", "retry_at", ("error", lambda lag: first_line(lag.error))], lags)
 
 
 def _lags(session: Session, conn: Connection, topic: str | None, consumer: str | None) -> list[consume.ConsumerLag]:
@@ -168,8 +168,8 @@ def seek_(
         several = len(session.targets) > 1
         for target, move in moves:
             moved = "all" if move.partition < 0 else move.partition
-            place = f"{target.name}, partition {moved}" if several else f"partition {moved}"
-            note(f"{place}: position {move.from_position} → {move.to_position}")
+            subject = f"{target.name}, partition {moved}" if several else f"partition {moved}"
+            note(f"{subject}: position {move.from_position} → {move.to_position}")
         note(f"consumer {name} of topic {topic} moved")
 
 
@@ -197,8 +197,8 @@ def skip(session: Session, topic: TopicName, name: Name, partition: OnePartition
     """
     if len(session.targets) > 1:
         raise BadParameter("partitions of each shard are stuck by themselves; choose one shard with --dsn")
-    place = f"partition {partition}" if partition is not None else "the stuck partition"
-    session.confirm(f"Move the event at which {place} of {name} is stuck to the dead letters?", yes=yes)
+    which = f"partition {partition}" if partition is not None else "the stuck partition"
+    session.confirm(f"Move the event at which {which} of {name} is stuck to the dead letters?", yes=yes)
     [skipped] = session.on_every_shard(session.bind(consume.skip_event, topic, name, partition=partition))
     letter = f"{topic}/{name}/{skipped.position}"
     facts = {"topic": topic, "consumer": name, "letter": letter} | msgspec.to_builtins(skipped)

@@ -235,15 +235,15 @@ def _add_writers(group: Typer, own: DefinitionGroup) -> None:
         own.on_its_shards(session, session.bind(kind.drop, name))
         session.done(f"{noun} {name} dropped", {noun: name})
 
-    place = "on one shard" if kind.is_on_one_shard else "on every shard"
+    shards = "on one shard" if kind.is_on_one_shard else "on every shard"
     versions = "; each change is a new version" if kind.version_type is not None else ""
-    _add(group, own, "create", f"Create a {noun}, {place}.", create, own.field_options(altering=False))
-    text = f"Change a {noun}, {place}{versions}.\n\nOptions that you leave out keep their values."
+    _add(group, own, "create", f"Create a {noun}, {shards}.", create, own.field_options(altering=False))
+    text = f"Change a {noun}, {shards}{versions}.\n\nOptions that you leave out keep their values."
     restart = (
         {"restart": (Annotated[bool | None, Option("--restart", help="Restart all keys.")], None)} if kind.keeps_state else {}
     )
     _add(group, own, "alter", text, alter, {**own.field_options(altering=True), **restart})
-    _add(group, own, "drop", f"Drop a {noun}{own.loses}, {place}.", drop)
+    _add(group, own, "drop", f"Drop a {noun}{own.loses}, {shards}.", drop)
 
 
 def _add_pauses(group: Typer, own: DefinitionGroup) -> None:

@@ -216,10 +216,10 @@ def _consumer_state(consumer: ConsumerProgress) -> str:
 def _history_facts(history: EventHistory) -> dict[str, object]:
     fields = ("type", "key", "payload", "headers", "emitted_at", "appended_at", "producer", "outcome")
     trace = {} if history.trace_id is None else {"trace": history.trace_id}
-    place = f"{history.position} (partition {history.partition})"
+    position = f"{history.position} (partition {history.partition})"
     return {
         "topic": f"{history.topic} (namespace {history.namespace})",
-        "position": "not in the log yet" if history.position is None else place,
+        "position": "not in the log yet" if history.position is None else position,
         **{field: getattr(history, field) for field in fields},
         **trace,
     }

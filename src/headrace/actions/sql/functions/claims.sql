@@ -35,31 +35,31 @@ begin
         return query
         update pgmq.q_hr_default c set read_ct = c.read_ct + 1, vt = (select headrace.clock()) + make_interval(secs => $3)
         where c.ctid = any (array(
-            select place from (
-                select q.ctid as place from pgmq.q_hr_default q
+            select row_id from (
+                select q.ctid as row_id from pgmq.q_hr_default q
                 where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' > '0'
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.message -> 'priority' desc, q.msg_id
                 for update skip locked) high
             union all
-            select place from (
-                select q.ctid as place from pgmq.q_hr_default q
+            select row_id from (
+                select q.ctid as row_id from pgmq.q_hr_default q
                 where q.msg_id > $4
                     and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.msg_id
                 for update skip locked) younger
             union all
-            select place from (
-                select q.ctid as place from pgmq.q_hr_default q
+            select row_id from (
+                select q.ctid as row_id from pgmq.q_hr_default q
                 where q.msg_id <= $4
                     and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.vt
                 for update skip locked) older
             union all
-            select place from (
-                select q.ctid as place from pgmq.q_hr_default q
+            select row_id from (
+                select q.ctid as row_id from pgmq.q_hr_default q
                 where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' < '0'
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.message -> 'priority' desc, q.msg_id
@@ -70,31 +70,31 @@ begin
         return query execute format($sql$
         update pgmq.%1$I c set read_ct = c.read_ct + 1, vt = (select headrace.clock()) + make_interval(secs => $3)
         where c.ctid = any (array(
-            select place from (
-                select q.ctid as place from pgmq.%1$I q
+            select row_id from (
+                select q.ctid as row_id from pgmq.%1$I q
                 where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' > '0'
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.message -> 'priority' desc, q.msg_id
                 for update skip locked) high
             union all
-            select place from (
-                select q.ctid as place from pgmq.%1$I q
+            select row_id from (
+                select q.ctid as row_id from pgmq.%1$I q
                 where q.msg_id > $4
                     and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.msg_id
                 for update skip locked) younger
             union all
-            select place from (
-                select q.ctid as place from pgmq.%1$I q
+            select row_id from (
+                select q.ctid as row_id from pgmq.%1$I q
                 where q.msg_id <= $4
                     and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.vt
                 for update skip locked) older
             union all
-            select place from (
-                select q.ctid as place from pgmq.%1$I q
+            select row_id from (
+                select q.ctid as row_id from pgmq.%1$I q
                 where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' < '0'
                     and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
                 order by q.message -> 'priority' desc, q.msg_id
@@ -125,7 +125,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 -- A sort that cannot be avoided has such a high cost that the statement would be JIT-compiled.
 set jit = off
--- The places of many due actions fit into a hash table.
+-- The row ids of many due actions fit into a hash table.
 set work_mem = '64MB'
 as $$
 declare
@@ -142,18 +142,18 @@ begin
     loop
         return query execute format($sql$
             with due as materialized (
-                select q.ctid as place, q.msg_id, q.message ->> 'key' as key from pgmq.%1$I q
+                select q.ctid as row_id, q.msg_id, q.message ->> 'key' as key from pgmq.%1$I q
                 where q.read_ct = 0 and q.vt <= headrace.clock() and q.message ->> 'action' = $1
                 order by q.vt
                 limit $4),
             claimed as (
                 update pgmq.%1$I c set read_ct = c.read_ct + 1, vt = headrace.clock() + make_interval(secs => $3)
                 where c.ctid = any (array(
-                    select f.place from (select d.* from due d order by d.msg_id offset 0) f
+                    select f.row_id from (select d.* from due d order by d.msg_id offset 0) f
                     where not exists (
                         select from pgmq.%1$I e
                         where e.message ->> 'action' = $1 and e.message ->> 'key' = f.key
-                            and e.msg_id < f.msg_id and e.ctid not in (select d.place from due d)
+                            and e.msg_id < f.msg_id and e.ctid not in (select d.row_id from due d)
                         offset 0)
                     order by f.msg_id
                     limit $2))

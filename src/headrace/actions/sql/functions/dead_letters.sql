@@ -138,8 +138,8 @@ begin
 end
 $$;
 
--- Returns the open dead letters of one group (see headrace.count_dead_letters), in the order of their places: of actions the number of the dead
--- letter, of events the position. At most p_limit after the place p_after, so that a page costs the same wherever it is.
+-- Returns the open dead letters of one group (see headrace.count_dead_letters), in the order of their numbers: of actions the number of the dead
+-- letter, of events the position. At most p_limit after the number p_after, so that a page costs the same wherever it is.
 -- p_group: the error group. p_open: only those that are not marked for a redrive. Locks nothing. Indexes: q_<queue>_group, dead_letter_group.
 -- Calls: uuid_or_null, dead_letter_group, dead_letter_queue, queue_of, error_group.
 create or replace function headrace.read_dead_letters(
@@ -154,7 +154,7 @@ create or replace function headrace.read_dead_letters(
     p_namespace text default null,
     p_caller    headrace_internal.caller default current_user
 ) returns table (
-    place bigint, id text, original_id uuid, name text, key text, payload jsonb, edited boolean, state text, reason text, error text,
+    number bigint, id text, original_id uuid, name text, key text, payload jsonb, edited boolean, state text, reason text, error text,
     attempts integer, buried_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off

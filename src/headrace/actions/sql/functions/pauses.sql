@@ -56,8 +56,8 @@ begin
     execute format($sql$
         update pgmq.%1$I c set vt = c.vt + make_interval(secs => headrace_internal.hold_s())
         where c.ctid = any (array(
-            select d.place from (
-                select q.ctid as place, q.message ->> 'action' as action from pgmq.%1$I q
+            select d.row_id from (
+                select q.ctid as row_id, q.message ->> 'action' as action from pgmq.%1$I q
                 where q.vt <= headrace.clock()
                 order by q.vt limit 10000) d
             where d.action = any ($1)))

@@ -176,19 +176,19 @@ begin
     end if;
     return query
         with due as (
-            select coalesce(d.delay_s, 0) as delay_s, array_agg(a.action order by a.place) as actions,
-                array_agg(a.place order by a.place) as places
-            from unnest(p_actions) with ordinality a (action, place)
-            left join unnest(p_delays) with ordinality d (delay_s, place) on d.place = a.place
+            select coalesce(d.delay_s, 0) as delay_s, array_agg(a.action order by a.number) as actions,
+                array_agg(a.number order by a.number) as numbers
+            from unnest(p_actions) with ordinality a (action, number)
+            left join unnest(p_delays) with ordinality d (delay_s, number) on d.number = a.number
             group by coalesce(d.delay_s, 0)
         ), sent as materialized (
-            select u.place, u.msg_id
+            select u.number, u.msg_id
             from due,
             lateral rows from (
-                unnest(due.places),
+                unnest(due.numbers),
                 headrace_internal.enqueue(v_queue, due.actions, headrace.clock() + make_interval(secs => due.delay_s))
-            ) u (place, msg_id)
+            ) u (number, msg_id)
         )
-        select s.msg_id from sent s order by s.place;
+        select s.msg_id from sent s order by s.number;
 end
 $$;

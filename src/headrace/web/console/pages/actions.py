@@ -115,8 +115,8 @@ def _sender(cause: Mapping[str, object], *, has_left: bool) -> str:
     """What sent an action. One that has left the queue has its event alone, and timers have none."""
     kind = cause.get("kind")
     if kind in ("rule", "correlator"):
-        place = f", position {cause['position']}" if cause.get("position") else ""
-        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')}, on {cause.get('topic')}{place}"
+        position = f", position {cause['position']}" if cause.get("position") else ""
+        return f"{kind} {cause.get(str(kind))}, version {cause.get('version')}, on {cause.get('topic')}{position}"
     if "event_id" in cause:
         return "an event"
     return "a program, or by a timer of a correlator" if has_left else "a program"

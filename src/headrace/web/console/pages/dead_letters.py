@@ -129,7 +129,7 @@ def show_group(view: View) -> Page:
         "group": group,
         "first_page": view.here(after=None) if after else None,
         # Each shard has its own places: pages are for one shard.
-        "next_page": view.here(after=shown[-1]["place"]) if is_one_shard and len(letters) > rows else None,
+        "next_page": view.here(after=shown[-1]["number"]) if is_one_shard and len(letters) > rows else None,
         "count": _count(view, group),
         "first": _first(view, group),
         "redrive": redrive,
@@ -210,7 +210,7 @@ class Redrive(Job):
                     letters = self._group.letters(self._view, conn, after=after, limit=STEP, only_open=True)
                 if not letters:
                     break
-                after = letters[-1]["place"]
+                after = letters[-1]["number"]
                 if ids := [str(row["id"]) for row in letters if row["buried_at"] < self._started_at[target.name]]:
                     self.done += change_letters(self._view, "redrive", ids, target)
                     self.total = max(self.done, self.total)

@@ -132,10 +132,10 @@ def _read_part(view: View, conn: Connection, history: EventHistory) -> HistoryPa
 
 def _part(view: View, part: HistoryPart) -> Row:
     history = part.history
-    place = {"topic": history.topic, **view.on_shard(part.shard)}
+    parameters = {"topic": history.topic, **view.on_shard(part.shard)}
     republish = None
     if history.position is not None and not part.is_masked:
-        republish = view.url("/events/publish", **place, position=history.position)
+        republish = view.url("/events/publish", **parameters, position=history.position)
     snippets = publish_snippets(view, history.topic, history.type, history.key, exact_json(part.sample.payload, indent=False))
     return {
         "shard": part.shard,
@@ -154,8 +154,8 @@ def _part(view: View, part: HistoryPart) -> Row:
         "tree": part.tree,
         "republish": republish,
         "snippets": [] if part.is_masked else snippets,
-        "around": view.url("/events", **place, before=(history.position or 0) + 25),
-        "same_key": view.url("/events", **place, key=history.key) if history.key else None,
+        "around": view.url("/events", **parameters, before=(history.position or 0) + 25),
+        "same_key": view.url("/events", **parameters, key=history.key) if history.key else None,
         "is_masked": part.is_masked,
     }
 
@@ -265,9 +265,9 @@ def _log(history: EventHistory) -> Iterator[Entry]:
 
 def _rules(view: View, history: EventHistory) -> Iterator[Entry]:
     for firing in history.firings:
-        place = "in the publisher's transaction" if firing.timing == "inline" else ""
+        timing = "in the publisher's transaction" if firing.timing == "inline" else ""
         title = f"Rule {firing.rule}, version {firing.version}, fired: {firing.action}"
-        yield Entry(firing.fired_at, "rule", title, place, "good", view.url(f"/rules/{quote(firing.rule)}"))
+        yield Entry(firing.fired_at, "rule", title, timing, "good", view.url(f"/rules/{quote(firing.rule)}"))
 
 
 def _outputs(view: View, part: HistoryPart) -> Iterator[Entry]:
@@ -411,8 +411,8 @@ def build_tree(view: View, conn: Connection, history: EventHistory) -> TreeNode:
 
 
 def event_label(history: EventHistory) -> str:
-    place = f"{history.topic}/{history.position}" if history.position is not None else f"{history.topic}, in the outbox"
-    return f"{history.type} ({place})"
+    position = f"{history.topic}/{history.position}" if history.position is not None else f"{history.topic}, in the outbox"
+    return f"{history.type} ({position})"
 
 
 ROUTES = (read("/events/{event_id}", show_event),)

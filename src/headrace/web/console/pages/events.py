@@ -162,17 +162,17 @@ def _grow(before: Slice, new: Slice, limit: int) -> Slice | None:
 
 def _row(view: View, words: Query, rows: EventFilter, shard: str, event: ShownEvent) -> Row:
     """What the template shows of an event. The row that is open also has the clauses of the condition and the whole payload."""
-    place = f"{shard}/{event.position}" if len(view.shards) > 1 else str(event.position)
-    is_open = words.show == place
+    address = f"{shard}/{event.position}" if len(view.shards) > 1 else str(event.position)
+    is_open = words.show == address
     summary = exact_json(event.payload, indent=False)
     # The position leads to an event that only the archive has.
     archived = {"topic": words.topic, "position": event.position} if event.is_archived else {}
     return {
         "event": event,
         "shard": shard,
-        "place": place,
+        "address": address,
         "url": view.url(f"/events/{event.event_id}", **view.on_shard(shard), **archived),
-        "toggle": view.here(show=None if is_open else place),
+        "toggle": view.here(show=None if is_open else address),
         "is_open": is_open,
         "answer": answer_text(event.answer) if rows.condition else None,
         "summary": summary[:CELL_CHARS] + ("…" if len(summary) > CELL_CHARS else ""),
@@ -362,7 +362,7 @@ def _read_sql(view: View, words: Query) -> str:
 
 
 def _read_python(view: View, words: Query) -> str:
-    place = f"conn, {words.topic!r}, namespace={view.namespace!r}"
+    arguments = f"conn, {words.topic!r}, namespace={view.namespace!r}"
     imports = ["from headrace.lang.condition import parse, to_python"] if words.where else []
     if words.start.isdigit():
         after = str(max(0, int(words.start) - 1))
@@ -372,7 +372,7 @@ def _read_python(view: View, words: Query) -> str:
     elif words.before.isdigit():
         after = str(max(0, int(words.before) - 1 - words.limit))
     else:
-        after = f"get_topic({place}).last_position - {words.limit}"
+        after = f"get_topic({arguments}).last_position - {words.limit}"
     names = "get_topic, read_log" if "get_topic" in after else "read_log"
     lines = [*imports, f"from headrace.log.topics import {names}", ""]
     lines.append(f"events = read_log(conn, {words.topic!r}, after={after}, limit={words.limit}, namespace={view.namespace!r})")

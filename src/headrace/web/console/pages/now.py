@@ -98,10 +98,10 @@ def _examine(view: View) -> list[Check]:
 
 def _check_url(view: View, check: Check) -> str | None:
     """The page of a check, in the namespace that its message names first, such as `shop` in `schedule shop/nightly failed`."""
-    place = PLACES.get(check.check)
+    path = PLACES.get(check.check)
     name = check.message.partition(":")[0].partition("/")[0].rpartition(" ")[2]
     chosen = {"namespace": name} if name in view.namespaces else {}
-    return view.url(place, **chosen) if place else None
+    return view.url(path, **chosen) if path else None
 
 
 def _queue(view: View, conn: Connection) -> tuple[QueueState | None, int]:

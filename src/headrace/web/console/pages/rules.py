@@ -301,7 +301,7 @@ class Backtest(Job):
         self.counts.count(answer, live)
         self.days.setdefault(event.appended_at.date(), Counts()).count(answer, live)
         if (live != (answer is True)) if self.has_other else answer is True:
-            place = {"topic": self._rule.topic, "position": event.position}
+            parameters = {"topic": self._rule.topic, "position": event.position}
             row = {
                 "shard": target.name,
                 "position": event.position,
@@ -309,7 +309,7 @@ class Backtest(Job):
                 "key": event.key,
                 "change": "no more" if live else "new",
                 "event_id": event.event_id,
-                "url": self._view.url(f"/events/{event.event_id}", **self._view.on_shard(target.name), **place),
+                "url": self._view.url(f"/events/{event.event_id}", **self._view.on_shard(target.name), **parameters),
             }
             self.rows = [*self.rows, row][-TRIAL_ROWS_MAX:]
 
