@@ -15,8 +15,8 @@ from bench.result import Figure, Round, Side, ratio, report
 from bench.spark import folder, run_through, spark_session, timed
 from headrace.evaluate.rows import STATE_SCHEMA
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
-from headrace.spark.frames.correlation import present_outputs
 from headrace.spark.frames.correlation_tasks import step_frame
+from headrace.spark.frames.evaluation import present_outputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

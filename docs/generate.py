@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ForwardRef, NamedTuple
@@ -197,12 +198,12 @@ everything that you may import. Errors have [their own page](errors.md).
     yield f"\n## headrace\n\n{_paragraph(application)}\n\n| name | room | |\n|---|---|---|"
     for name in application.__all__:
         value = getattr(application, name)
-        home = next(room for room, module in rooms.items() if name in module.__all__ and getattr(module, name) is value)
+        home = next(room for room, module in rooms.items() if name in _public_names(room) and getattr(module, name) is value)
         place = "[errors](errors.md)" if _is_error(value) else f"[{home}](#{name.lower()})"
         yield f"| `{name}` | {place} | {_cell(_description(value))} |"
     for room_name, room in rooms.items():
         yield f"\n## {room_name}\n\n{_paragraph(room)}"
-        values = {name: getattr(room, name) for name in sorted(room.__all__, key=str.lower)}
+        values = {name: getattr(room, name) for name in sorted(_public_names(room_name), key=str.lower)}
         errors = [f"`{name}`" for name, value in values.items() if _is_error(value)]
         yield from [f"\nErrors: {', '.join(errors)}."] if errors else []
         for name, value in values.items():
@@ -243,12 +244,29 @@ def _rooms() -> list[str]:
     """All packages with public names, without those of UNLISTED; in the order of ROOMS, others last."""
     packages = [path.parent.relative_to(PACKAGE).as_posix().replace("/", ".") for path in PACKAGE.rglob("__init__.py")]
     hidden = tuple(f"{room}." for room in UNLISTED)
-    rooms = [room for room in packages if room != "." and not f"{room}.".startswith(hidden) and "__all__" in _source(room)]
+    rooms = [room for room in packages if room != "." and not f"{room}.".startswith(hidden) and _lists_names(room)]
     return sorted(rooms, key=lambda room: (ROOMS.index(room) if room in ROOMS else len(ROOMS), room))
 
 
-def _source(room: str) -> str:
-    return (PACKAGE / room.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
+def _lists_names(room: str) -> bool:
+    source = _source(f"headrace.{room}")
+    return "__all__" in source or re.search(r"\b(\w+) as \1\b", source) is not None
+
+
+@cache
+def _public_names(room: str) -> list[str]:
+    """The names that a package lists: in `__all__`, or by importing them under their own name (`from … import X as X`)."""
+    module = import_module(room)
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    imports = [node for node in ast.walk(ast.parse(_source(room))) if isinstance(node, ast.ImportFrom)]
+    starred = {node.module for node in imports if node.names[0].name == "*"}
+    errors = [name for name, value in vars(module).items() if getattr(value, "__module__", None) in starred and _is_error(value)]
+    return errors + [alias.name for node in imports for alias in node.names if alias.asname == alias.name]
+
+
+def _source(package: str) -> str:
+    return (PACKAGE.parent / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
 
 
 def _is_error(value: object) -> bool:

@@ -160,7 +160,7 @@ def is_package(name: str) -> bool:
 
 
 def room_of(module: str) -> str:
-    """The room of a module: `rules` for headrace.rules.engine, `spark.frames` for headrace.spark.frames.matching."""
+    """The room of a module: `rules` for headrace.rules.engine, `spark.frames` for headrace.spark.frames.evaluation."""
     parts = module.split(".")[1:3]
     nested = len(parts) == 2 and parts[0] in SUBROOMS and is_package(f"headrace.{parts[0]}.{parts[1]}")
     return ".".join(parts if nested else parts[:1])
@@ -179,7 +179,22 @@ def imports(name: str) -> Iterator[tuple[str, str, int]]:
 
 
 def exports(room: str) -> list[str]:
-    return list(getattr(import_module(f"headrace.{room}"), "__all__", []))
+    """The names that a room lists: in `__all__`, or by importing them under their own name (`from … import X as X`)."""
+    module = import_module(f"headrace.{room}")
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    return [
+        name for node in ast.walk(modules()[f"headrace.{room}"]) if isinstance(node, ast.ImportFrom) for name in reexported(node)
+    ]
+
+
+def reexported(node: ast.ImportFrom) -> Iterator[str]:
+    for alias in node.names:
+        if alias.name == "*":
+            values = vars(import_module(str(node.module))).items()
+            yield from (name for name, value in values if isinstance(value, type) and value.__module__ == node.module)
+        elif alias.asname == alias.name:
+            yield alias.name
 
 
 def rooms() -> list[str]:

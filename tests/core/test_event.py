@@ -25,14 +25,14 @@ from headrace.core import (
     UnknownTopic,
     validate_event,
 )
-from headrace.core.limits import (
+from headrace.core.events import (
     HEADERS_BYTES_MAX,
     KEY_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
-    PAYLOAD_DEPTH_MAX,
     PRODUCER_BYTES_MAX,
     TYPE_CHARS_MAX,
 )
+from headrace.core.json_text import PAYLOAD_DEPTH_MAX
 from headrace.db import Connection, map_error
 from headrace.log.outbox import publish, publish_many
 

@@ -12,8 +12,7 @@ from enum import IntEnum
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headrace.core import InvalidNumber, InvalidPayload, InvalidText, PayloadTooDeep, RawJSON, decode, encode
 from headrace.core.json_text import fits_in_jsonb, jsonb_text_bytes

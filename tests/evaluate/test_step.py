@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headrace.evaluate import automaton_run, kernel
 from headrace.evaluate.automaton_run import ProductRun
@@ -23,11 +22,11 @@ from headrace.lang.ecl import (
     TableState,
     TimerFlood,
     compile,
+    compiler as compile_module,
     next_deadline,
     parse,
     start_state,
 )
-from headrace.lang.ecl import compiler as compile_module
 from headrace.lang.ecl.table import advance_state, classify, run_step
 from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import US, evaluate, event_lists, patterns

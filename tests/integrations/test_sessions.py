@@ -22,8 +22,7 @@ from headrace.consume import Failure, consumer_lag
 from headrace.core import Conflict, HeadraceError, Invalid
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.node import Headrace, Node
-from tests.actions.conftest import make_due
-from tests.actions.conftest import run_dry as run_worker_dry
+from tests.actions.conftest import make_due, run_dry as run_worker_dry
 from tests.builders import fill, own_database, topic
 from tests.conftest import FAST, temporary_folder
 from tests.consume.conftest import run_dry

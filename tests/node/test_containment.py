@@ -14,8 +14,7 @@ from headrace.actions import Action
 from headrace.consume import Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
-from headrace.node import Headrace, Node
-from headrace.node import databases as databases_module
+from headrace.node import Headrace, Node, databases as databases_module
 from headrace.observe.doctor import examine
 from headrace.observe.history import event_history
 from headrace.schedules import create_schedule
@@ -108,8 +107,12 @@ async def test_schedule_in_a_far_future(two: Connection, database: Target) -> No
     """Its planner reads a time that Python does not know."""
     with two.transaction():
         two.execute("set local headrace.clock_shift = '9000 years'")
-        two.execute("insert into headrace.schedule (namespace, schedule, cron, topic, type) values ('a', 'far', '* * * * * *', 'orders', 'due')")
-    two.execute("insert into headrace.schedule (namespace, schedule, cron, topic, type) values ('b', 'near', '* * * * * *', 'orders', 'due')")
+        two.execute(
+            "insert into headrace.schedule (namespace, schedule, cron, topic, type) values ('a', 'far', '* * * * * *', 'orders', 'due')"
+        )
+    two.execute(
+        "insert into headrace.schedule (namespace, schedule, cron, topic, type) values ('b', 'near', '* * * * * *', 'orders', 'due')"
+    )
     async with running(database):
         await until(lambda: logged(two, "b") >= 1)
         assert "schedule plan a/far failed" in findings(database, "failures")

@@ -101,7 +101,9 @@ async def test_function_planted_in_schema_public_is_not_called_by_a_superusers_n
             conn.execute(PLANTED)
         conn.execute(f"alter database {conn.info.dbname} set search_path = {search_path}")
         conn.execute("insert into headrace.rule (rule, topic, event_type, action) values ('mail', 'orders', 'placed', 'MAIL')")
-        conn.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('every', '* * * * * *', 'orders', 'placed')")
+        conn.execute(
+            "insert into headrace.schedule (schedule, cron, topic, type) values ('every', '* * * * * *', 'orders', 'placed')"
+        )
         app = Headrace()
         handled: list[object] = []
 

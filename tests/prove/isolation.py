@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotDone
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotDone
 from dataclasses import dataclass, field
 
 import psycopg

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.consume import Batch, Consumer, ConsumerRunner
 from headrace.core import DatabaseUnavailable, Event, HeadraceError, InvalidTime, LoggedEvent
-from headrace.core.limits import EMITTED_AT_MAX, EMITTED_AT_MIN, PAYLOAD_BYTES_MAX
+from headrace.core.events import EMITTED_AT_MAX, EMITTED_AT_MIN, PAYLOAD_BYTES_MAX
 from headrace.db import AsyncConnection, Connection, Target, connect, map_database_errors, map_error
 from headrace.log.outbox import publish, publish_many
 from headrace.log.topics import Clock, create_topic, get_topic, maintain_log, read_log

@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from headrace.actions.queue import MSG_ID_MAX

@@ -18,8 +18,7 @@ from types import SimpleNamespace
 import msgspec
 import psycopg
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headrace.core import Invalid
 from headrace.prove import FAULTS

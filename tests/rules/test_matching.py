@@ -10,8 +10,7 @@ from itertools import count
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from psycopg.types.json import Jsonb
 
 from headrace.core import encode

@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headrace.core import CronNeverFires, InvalidCron, InvalidTimeZone
 from headrace.db import Connection

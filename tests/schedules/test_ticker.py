@@ -27,7 +27,9 @@ def events(conn: Connection) -> int:
 
 
 async def test_schedule_written_by_sql_is_planned_and_fired(reports: Connection, start: Start) -> None:
-    reports.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('report', '0 * * * *', 'reports', 'due')")
+    reports.execute(
+        "insert into headrace.schedule (schedule, cron, topic, type) values ('report', '0 * * * *', 'reports', 'due')"
+    )
     ticker = await start()
     assert await fire_all(ticker) == 0
     assert get_schedule(reports, "report").next_tick_at == datetime(2026, 3, 2, 13, tzinfo=UTC)
@@ -37,7 +39,9 @@ async def test_schedule_written_by_sql_is_planned_and_fired(reports: Connection,
 
 @pytest.mark.lane("pg18")
 async def test_schedule_that_never_fires_is_marked_and_the_others_go_on(reports: Connection, start: Start) -> None:
-    reports.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('never', '0 0 30 2 *', 'reports', 'due')")
+    reports.execute(
+        "insert into headrace.schedule (schedule, cron, topic, type) values ('never', '0 0 30 2 *', 'reports', 'due')"
+    )
     schedule(reports)
     await fire_all(await start())
     never = get_schedule(reports, "never")
@@ -76,7 +80,9 @@ async def test_namespaces_take_turns_and_failed_schedules_come_last(reports: Con
 @pytest.mark.lane("pg18")
 async def test_held_schedule_keeps_no_other_from_being_planned(reports: Connection, second: Connection, start: Start) -> None:
     for name in ("held", "free"):
-        reports.execute("insert into headrace.schedule (schedule, cron, topic, type) values (%s, '0 * * * *', 'reports', 'due')", (name,))
+        reports.execute(
+            "insert into headrace.schedule (schedule, cron, topic, type) values (%s, '0 * * * *', 'reports', 'due')", (name,)
+        )
     with second.transaction():
         second.execute("select from headrace_internal.schedule where schedule = 'held' for update")
         ticker = await start()

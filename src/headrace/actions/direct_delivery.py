@@ -22,8 +22,7 @@ from headrace.actions.handlers import ActionHandlers, call_action_handlers
 from headrace.actions.queue import ack, fail
 from headrace.consume import describe_error, run_after_commit
 from headrace.core import JSON, Conflict, Event, Invalid, LeaseLost, decode, validate_event
-from headrace.db import AsyncConnection as NodeConnection
-from headrace.db import map_error
+from headrace.db import AsyncConnection as NodeConnection, map_error
 from headrace.drivers import ASYNCPG, AsyncConnection, Fetch, PsycopgConnection, Steps, run_steps_async
 from headrace.log.outbox import ascii_json
 from headrace.observe.tracing import trace_sending

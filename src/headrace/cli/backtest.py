@@ -17,8 +17,7 @@ from headrace.cli.output import Column, note, table
 from headrace.cli.session import Session, command
 from headrace.db import connect
 from headrace.observe.reports import require_charts
-from headrace.spark import backtest
-from headrace.spark import session as spark_session
+from headrace.spark import backtest, session as spark_session
 
 group = Typer()
 

@@ -56,8 +56,7 @@ def _engine(session: Session, name: EngineName) -> Iterator[conditions.Engine]:
             yield database_engine(conn)
     else:
         # Imported here: it takes a second, and Spark need not be installed.
-        from headrace.spark import session as spark_session
-        from headrace.spark import spark_engine
+        from headrace.spark import session as spark_session, spark_engine
 
         yield spark_engine(spark_session(brief=True))
 

@@ -39,8 +39,7 @@ def _differences(session: Session, name: TestEngine, cases: Sequence[ecl.Case]) 
         return asyncio.run(on_database())
     if name == "spark" or name == "spark-stream":
         # Imported here: it takes a second, and Spark may not be installed.
-        from headrace.spark import run_ecl_cases
-        from headrace.spark import session as spark_session
+        from headrace.spark import run_ecl_cases, session as spark_session
 
         return run_ecl_cases(spark_session(brief=True), cases, name)
     return [ecl.run_case(case, name) for case in cases]

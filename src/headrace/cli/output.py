@@ -20,8 +20,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
-from rich.table import Column as RichColumn
-from rich.table import Table
+from rich.table import Column as RichColumn, Table
 from rich.text import Text
 
 from headrace.core import encode, redact, safe_json, safe_lines

@@ -20,8 +20,7 @@ from headrace.cli.node import log_to_stderr
 from headrace.cli.output import Column, console, json_line, note, table
 from headrace.cli.session import Session, command
 from headrace.core import Invalid
-from headrace.spark import Access
-from headrace.spark import session as spark_session
+from headrace.spark import Access, session as spark_session
 from headrace.spark.pipeline import BatchDone, Pipeline, list_batches, list_pipelines
 
 group = Typer(help="Pipelines: run the rules and correlators of topics with engine spark.")

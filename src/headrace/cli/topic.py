@@ -17,8 +17,7 @@ from headrace.core import TopicExists
 from headrace.db import Target, parse_interval, parse_time
 from headrace.log import topics as log
 from headrace.log.archive import Erasure, erase_key, finish_erasures, keep_until_archived, list_erasures
-from headrace.log.arrow import ExportFormat, read
-from headrace.log.arrow import export as export_events
+from headrace.log.arrow import ExportFormat, export as export_events, read
 
 group = Typer(help="Topics: named logs with partitions and a retention.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, LiteralString, NamedTuple
@@ -26,15 +26,6 @@ from headrace.core.errors import (
 )
 from headrace.core.json_forms import Payload
 from headrace.core.json_text import JSON, encode, fits_in_jsonb, jsonb_text_bytes
-from headrace.core.limits import (
-    EMITTED_AT_MAX,
-    EMITTED_AT_MIN,
-    HEADERS_BYTES_MAX,
-    KEY_BYTES_MAX,
-    PAYLOAD_BYTES_MAX,
-    PRODUCER_BYTES_MAX,
-    TYPE_CHARS_MAX,
-)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -48,6 +39,18 @@ else:
     PayloadType = TypeVar("PayloadType")
     StoredPayload = TypeVar("StoredPayload")
     StoredHeaders = TypeVar("StoredHeaders")
+
+# SQL enforces the same limits (core/sql/functions/limits.sql), and a test compares them.
+PAYLOAD_BYTES_MAX: Final = 1_048_576
+"""Bytes of the payload as PostgreSQL prints it. Larger data belongs in a store, with a reference in the event."""
+
+HEADERS_BYTES_MAX: Final = 16_384
+KEY_BYTES_MAX: Final = 1024
+PRODUCER_BYTES_MAX: Final = 1024
+TYPE_CHARS_MAX: Final = 200
+EMITTED_AT_MIN: Final = datetime(1, 1, 2, tzinfo=UTC)
+EMITTED_AT_MAX: Final = datetime(9999, 12, 30, 23, 59, 59, 999_999, tzinfo=UTC)
+"""The range of Python's datetime, less a day at both ends, so that a time fits in every time zone."""
 
 ERASED_HEADER: Final = "headrace-erased"
 """Marks an event of which only position, ids, type and times are left; its value is the id of the erasure."""

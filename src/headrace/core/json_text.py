@@ -12,17 +12,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.errors import Invalid, InvalidNumber, InvalidPayload, InvalidText, PayloadTooDeep
 from headrace.core.json_forms import Payload, RawJSON, members_of, write_json
-from headrace.core.limits import NUMBER_MAX, PAYLOAD_DEPTH_MAX
 
 JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
 """A JSON value."""
+
+PAYLOAD_DEPTH_MAX: Final = 128
+"""Levels of arrays and objects. Every common JSON reader follows more levels than this."""
+NUMBER_MAX: Final = 17976931348623158 * 10**292
+"""The largest number that rounds to a finite double. jsonb stores larger ones, but most JSON readers reject them."""
 
 Problem: TypeAlias = Callable[[object], str | None]
 """Says what is wrong with a value, as the rest of a sentence that starts with its path; None if nothing is."""

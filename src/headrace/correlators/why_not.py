@@ -19,9 +19,9 @@ from headrace.lang.ecl import (
     compile,
     find_near_misses,
     key_to_sql,
+    parse as parse_pattern,
     run_events,
 )
-from headrace.lang.ecl import parse as parse_pattern
 
 EVENTS_MAX = 200
 CHANGES_MAX = 5

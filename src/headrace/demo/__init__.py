@@ -6,17 +6,11 @@ sequencer, consumers, rules and handlers in another process); at the end the num
 environment: server, database and node. run: publishing, with a crash and a retry. definitions: rules and correlators, and what they
 must fire and push. verify: the checks, and the same again on Spark. The application is `headrace.demo:app`."""
 
-from headrace.demo.application import app
-from headrace.demo.environment import Environment, open_environment_on, open_own_environment, require_packages
-from headrace.demo.run import Demo, DemoResult, Progress
-
-__all__ = [
-    "Demo",
-    "DemoResult",
-    "Environment",
-    "Progress",
-    "app",
-    "open_environment_on",
-    "open_own_environment",
-    "require_packages",
-]
+from headrace.demo.application import app as app
+from headrace.demo.environment import (
+    Environment as Environment,
+    open_environment_on as open_environment_on,
+    open_own_environment as open_own_environment,
+    require_packages as require_packages,
+)
+from headrace.demo.run import Demo as Demo, DemoResult as DemoResult, Progress as Progress

@@ -5,90 +5,56 @@ is written once for all of them, as steps; a library is imported only when a con
 part of the caller's transaction, which headrace never commits; what a handler does through its session is part of the transaction that
 also moves the cursor or acks the action, and which it cannot end."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from headrace.drivers.registry import (
-    AsyncConnection,
-    ConnectionKind,
-    SyncConnection,
-    driver_connection,
-    is_async_connection,
-    register_kind,
-    run_steps,
-    run_steps_async,
+    AsyncConnection as AsyncConnection,
+    ConnectionKind as ConnectionKind,
+    SyncConnection as SyncConnection,
+    driver_connection as driver_connection,
+    is_async_connection as is_async_connection,
+    register_kind as register_kind,
+    run_steps as run_steps,
+    run_steps_async as run_steps_async,
 )
-from headrace.drivers.steps import SESSION, Block, Copy, Fetch, Insert, Rows, Steps, fetch
+from headrace.drivers.steps import (
+    SESSION as SESSION,
+    Block as Block,
+    Copy as Copy,
+    Fetch as Fetch,
+    Insert as Insert,
+    Rows as Rows,
+    Steps as Steps,
+    fetch as fetch,
+)
+from headrace.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection, PsycopgEventRows
-    from headrace.drivers.sessions import (
-        ASYNCPG,
-        CANCEL_S,
-        SAVEPOINT,
-        SESSION_KINDS,
-        Cancel,
-        EventRows,
-        HandlerConnection,
-        SessionKind,
-        SessionStep,
-        TransactionSource,
-        check_session_option,
-        concurrency_error,
-        handler_name,
-        innermost,
-        request_for,
-        session_kind,
-        statement_cancel,
+    from headrace.drivers.psycopg import (
+        GuardedAsyncView as GuardedAsyncView,
+        PsycopgConnection as PsycopgConnection,
+        PsycopgEventRows as PsycopgEventRows,
     )
-    from headrace.drivers.sources import Sources
-
-__all__ = [
-    "ASYNCPG",
-    "CANCEL_S",
-    "SAVEPOINT",
-    "SESSION",
-    "SESSION_KINDS",
-    "AsyncConnection",
-    "Block",
-    "Cancel",
-    "ConnectionKind",
-    "Copy",
-    "EventRows",
-    "Fetch",
-    "GuardedAsyncView",
-    "HandlerConnection",
-    "Insert",
-    "PsycopgConnection",
-    "PsycopgEventRows",
-    "Rows",
-    "SessionKind",
-    "SessionStep",
-    "Sources",
-    "Steps",
-    "SyncConnection",
-    "TransactionSource",
-    "check_session_option",
-    "concurrency_error",
-    "driver_connection",
-    "fetch",
-    "handler_name",
-    "innermost",
-    "is_async_connection",
-    "register_kind",
-    "request_for",
-    "run_steps",
-    "run_steps_async",
-    "session_kind",
-    "statement_cancel",
-]
-
-_MODULES = {"GuardedAsyncView": "psycopg", "PsycopgConnection": "psycopg", "PsycopgEventRows": "psycopg", "Sources": "sources"}
-"""The modules of names that are not those of `sessions`."""
-
-
-def __getattr__(name: str) -> object:
-    # What handlers get needs psycopg, and is imported when one of its names is used.
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'sessions')}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from headrace.drivers.sessions import (
+        ASYNCPG as ASYNCPG,
+        CANCEL_S as CANCEL_S,
+        SAVEPOINT as SAVEPOINT,
+        SESSION_KINDS as SESSION_KINDS,
+        Cancel as Cancel,
+        EventRows as EventRows,
+        HandlerConnection as HandlerConnection,
+        SessionKind as SessionKind,
+        SessionStep as SessionStep,
+        TransactionSource as TransactionSource,
+        check_session_option as check_session_option,
+        concurrency_error as concurrency_error,
+        handler_name as handler_name,
+        innermost as innermost,
+        request_for as request_for,
+        session_kind as session_kind,
+        statement_cancel as statement_cancel,
+    )
+    from headrace.drivers.sources import Sources as Sources
+else:
+    # What handlers get needs psycopg.
+    __getattr__ = lazy_names(__name__, "sessions", "sources", "psycopg")

@@ -28,8 +28,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, CursorResult, Engine, NullPool, create_engine, event
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError, TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -41,8 +40,7 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from headrace.core import Conflict, Invalid, map_database_errors
-from headrace.db import AsyncConnection as NodeConnection
-from headrace.db import AsyncView, Parameter, View, create_view
+from headrace.db import AsyncConnection as NodeConnection, AsyncView, Parameter, View, create_view
 from headrace.drivers import sessions
 from headrace.drivers.psycopg import GuardedAsyncView, GuardedSyncView, PsycopgConnection, TransactionGuard
 from headrace.drivers.registry import find_kind, load

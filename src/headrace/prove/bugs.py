@@ -17,8 +17,7 @@ from psycopg.pq.abc import PGresult
 from headrace.actions import ActionWorker, Queue
 from headrace.consume import handler_calls
 from headrace.core import DeliveryError, Invalid
-from headrace.correlators import CorrelatorEngine
-from headrace.correlators import batches as correlator_batches
+from headrace.correlators import CorrelatorEngine, batches as correlator_batches
 from headrace.db import AsyncConnection, Connection, Exchange, query
 from headrace.lang.ecl.registers import RegisterProgram
 from headrace.relays import Message

@@ -23,7 +23,7 @@ from headrace.spark.binary_arrays import ArrowArray, list_texts, register_arrow_
 from headrace.spark.credentials import Access
 from headrace.spark.frames import AnyCorrelator, check_event_columns, correlator_specs
 from headrace.spark.frames.classified_events import Watched, classify_frame, within
-from headrace.spark.frames.correlation import empty_events
+from headrace.spark.frames.evaluation import empty_events
 from headrace.spark.schema import check_types
 from headrace.spark.source import narrow_stream
 

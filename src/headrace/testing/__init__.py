@@ -6,26 +6,18 @@ loads `headrace.testing.plugin` for everybody who has headrace installed."""
 
 from typing import TYPE_CHECKING
 
+from headrace.lazy_names import lazy_names
+
 if TYPE_CHECKING:
-    from headrace.testing.databases import DatabaseServer
-    from headrace.testing.kit import Kit, RuleFiring, SentAction, TransactionKit, make_action, make_event
-    from headrace.testing.steps import RunCounts
-
-__all__ = ["DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event"]
-
-_MODULES = {
-    "databases": {"DatabaseServer"},
-    "kit": {"Kit", "RuleFiring", "SentAction", "TransactionKit", "make_action", "make_event"},
-    "steps": {"RunCounts"},
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        module = next((module for module, names in _MODULES.items() if name in names), None)
-        if module is None:
-            raise AttributeError(f"module 'headrace.testing' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"headrace.testing.{module}"), name)
-        return value
+    from headrace.testing.databases import DatabaseServer as DatabaseServer
+    from headrace.testing.kit import (
+        Kit as Kit,
+        RuleFiring as RuleFiring,
+        SentAction as SentAction,
+        TransactionKit as TransactionKit,
+        make_action as make_action,
+        make_event as make_event,
+    )
+    from headrace.testing.steps import RunCounts as RunCounts
+else:
+    __getattr__ = lazy_names(__name__, "databases", "kit", "steps")

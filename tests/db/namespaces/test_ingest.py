@@ -8,8 +8,15 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.core import Forbidden, NotFound, UnknownAccessToken, map_database_errors
 from headrace.db import Connection, Level, Target, drop_namespace
-from headrace.web.http import IngestSettings, NewAccessToken, create_access_token, create_hook, list_access_tokens, list_hooks
-from headrace.web.http import revoke_access_token as revoke
+from headrace.web.http import (
+    IngestSettings,
+    NewAccessToken,
+    create_access_token,
+    create_hook,
+    list_access_tokens,
+    list_hooks,
+    revoke_access_token as revoke,
+)
 from tests.db.namespaces.conftest import SignIn
 from tests.web.http.conftest import LOOPBACK, Client, serve
 

@@ -126,7 +126,9 @@ def test_open_transactions_of_one_namespace_delay_no_loop_of_another(
         other.execute("insert into headrace.rule (rule, topic, event_type, action) values ('new', 'orders', 'placed', 'A')")
         other.execute("insert into headrace.correlator (correlator, topic, pattern) values ('new', 'orders', 'push(x) {placed}')")
         other.execute("select headrace.create_consumer('orders', 'new', p_where => 'key = ''x''')")
-        other.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('new', '* * * * * *', 'orders', 'tick')")
+        other.execute(
+            "insert into headrace.schedule (schedule, cron, topic, type) values ('new', '* * * * * *', 'orders', 'tick')"
+        )
         for what, text in {
             "a rule is compiled": "select count(*) from headrace.rule where rule = 'new' and status = 'valid'",
             "a rule fires": "select count(*) from headrace.event_history where rule = 'old' and key = 'last'",

@@ -10,8 +10,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headrace.consume.payloads import payload_decoder
 from headrace.core import Invalid, encode

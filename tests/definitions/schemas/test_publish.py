@@ -12,8 +12,14 @@ import pytest
 
 from headrace.core import Event, PayloadRejected
 from headrace.db import Connection, Target, connect
-from headrace.definitions.schemas import PayloadChecker, alter_schema, drop_schema, load_checker, set_schema
-from headrace.definitions.schemas import validation as validation_module
+from headrace.definitions.schemas import (
+    PayloadChecker,
+    alter_schema,
+    drop_schema,
+    load_checker,
+    set_schema,
+    validation as validation_module,
+)
 from headrace.log.outbox import capture, publish, publish_many
 from headrace.log.topics import create_topic
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headrace.db import Connection
 from headrace.definitions.schemas import accepts, compare, database_check, parse_schema, read_json

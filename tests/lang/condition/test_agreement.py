@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from tests.examples import examples
 
 from headrace.lang.condition import Condition, Engine, Node, Sample, decode_json, jsonb_text, parse, python_engine

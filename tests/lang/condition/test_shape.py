@@ -6,8 +6,7 @@ from dataclasses import astuple
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.examples import examples
 
 from headrace.lang.condition import (

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 from headrace.lang.condition import Json
-from headrace.lang.ecl import Event, Output, Pattern, Status
-from headrace.lang.ecl import tree as t
+from headrace.lang.ecl import Event, Output, Pattern, Status, tree as t
 from headrace.lang.ecl.engine import Engine
 
 US = 1_000_000

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import pytest
 from ecl_strategies import US, evaluate, event_lists, observed, patterns
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import structs
 from tests.examples import examples
 
-from headrace.lang.ecl import Event, Interpreter, Pattern, build_machine, compile, from_json, parse, print_pattern, to_json
-from headrace.lang.ecl import compiler as compile_module
-from headrace.lang.ecl import network as network_module
+from headrace.lang.ecl import (
+    Event,
+    Interpreter,
+    Pattern,
+    build_machine,
+    compile,
+    compiler as compile_module,
+    from_json,
+    network as network_module,
+    parse,
+    print_pattern,
+    to_json,
+)
 from headrace.lang.ecl.machine import MachineEngine
 from headrace.lang.ecl.network import Kind
 from headrace.lang.ecl.table import TableEngine

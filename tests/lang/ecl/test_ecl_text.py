@@ -6,8 +6,7 @@ import pytest
 
 from headrace.core import parse_duration, print_duration
 from headrace.core.errors import Invalid
-from headrace.lang.ecl import PatternError, parse, print_pattern
-from headrace.lang.ecl import tree as t
+from headrace.lang.ecl import PatternError, parse, print_pattern, tree as t
 from headrace.lang.ecl.errors import Limits
 from headrace.lang.ecl.parser import parse_predicate
 

@@ -23,8 +23,8 @@ from headrace.log.archive import (
     read_stored_events,
     read_stored_events_at,
     verify_archive,
+    writing as archiving,
 )
-from headrace.log.archive import writing as archiving
 from headrace.log.topics import create_topic, get_topic
 from tests.builders import through_proxy, wait_until
 from tests.log.archive.builders import archive_orders, drop, events, later, three_days

@@ -21,8 +21,15 @@ from headrace.actions import send_action
 from headrace.consume import Failure
 from headrace.core import ArchiveBusy, Invalid
 from headrace.db import AsyncConnection, Connection, Target
-from headrace.log.archive import erase_key, finish_erasures, list_archive, list_erasures, read_stored_events, verify_archive
-from headrace.log.archive import find_stored_range as stored
+from headrace.log.archive import (
+    erase_key,
+    find_stored_range as stored,
+    finish_erasures,
+    list_archive,
+    list_erasures,
+    read_stored_events,
+    verify_archive,
+)
 from headrace.log.topics import create_topic, read_log
 from headrace.node import Headrace, Node
 from headrace.observe.doctor import examine

@@ -68,7 +68,9 @@ async def test_everything_works_while_all_tables_are_published(conn: Connection,
         pattern = "repeat {push(late) {sequential {placed, fail {within 10 s {paid}}}}}"
         outputs = {"late": ActionOutput(action="REVIEW")}
         create_correlator(kit.conn, Correlator(name="late", topic="orders", key="key", pattern=pattern, outputs=outputs))
-        kit.conn.execute("insert into headrace.schedule (schedule, cron, topic, type) values ('daily', '0 0 * * *', 'orders', 'paid')")
+        kit.conn.execute(
+            "insert into headrace.schedule (schedule, cron, topic, type) values ('daily', '0 0 * * *', 'orders', 'paid')"
+        )
         for key in ("ada", "bob"):
             kit.publish("orders", "placed", {"email": key}, key=key)
         kit.publish("orders", "paid", key="bob")

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from headrace.actions import send_action, send_action_async
 from headrace.core import JSON, Event, InvalidEventType, InvalidHeaders, UnknownTopic
-from headrace.core.limits import HEADERS_BYTES_MAX
+from headrace.core.events import HEADERS_BYTES_MAX
 from headrace.db import Target
 from headrace.log.outbox import publish, publish_many
 from headrace.observe.tracing import switch

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rstream import AMQPMessage, Properties, amqp_decoder
 
 from headrace.relays.targets.rabbitmq_stream import encode_header, encode_message

@@ -9,11 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from headrace.evaluate import CorrelatorSpec
-from headrace.evaluate import stream_chunks as worker
+from headrace.evaluate import CorrelatorSpec, stream_chunks as worker
 from headrace.evaluate.kernel import step_states
 from headrace.evaluate.rows import OUTPUT_SCHEMA
 from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, OUTPUT, run_chunks, run_heads

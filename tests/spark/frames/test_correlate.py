@@ -13,8 +13,7 @@ from headrace.core import Invalid
 from headrace.evaluate.classification import make_groups
 from headrace.evaluate.rows import STATE_SCHEMA
 from headrace.lang.condition import Extraction, Field, Sample, jsonb_text
-from headrace.lang.ecl import Event, PatternError, compile
-from headrace.lang.ecl import parse as parse_pattern
+from headrace.lang.ecl import Event, PatternError, compile, parse as parse_pattern
 from headrace.lang.ecl.engine import evaluate_condition
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
 from tests.evaluate import test_step

@@ -20,8 +20,7 @@ from headrace.db import AsyncConnection, Connection, Server, Target, connect
 from headrace.log.outbox import publish
 from headrace.log.topics import create_topic
 from headrace.node import Headrace, RunningNode
-from headrace.web.console import ConsoleSettings
-from headrace.web.console import create_app as create_console
+from headrace.web.console import ConsoleSettings, create_app as create_console
 from headrace.web.http import IngestSettings, NewAccessToken, create_access_token, create_app
 from tests.builders import ROOT, drain, own_database, through_proxy, topic, wait_until
 from tests.web.http.conftest import LOOPBACK, Client, serve

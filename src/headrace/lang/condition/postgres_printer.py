@@ -54,7 +54,7 @@ def text_to_postgres(node: Node, columns: Mapping[Field, str] | None = None) -> 
     return value if node.type is Type.TEXT else f"({value})::text"
 
 
-def literal(text: str) -> str:
+def postgres_literal(text: str) -> str:
     """A text literal that means the same whatever standard_conforming_strings says."""
     quoted = "'" + text.replace("'", "''") + "'"
     return "E" + quoted.replace("\\", "\\\\") if "\\" in text else quoted
@@ -95,7 +95,7 @@ def field_to_postgres(field: Field) -> str:
     if extraction is Extraction.TYPEOF:
         return f"jsonb_typeof({json})"
     if extraction is Extraction.HAS_KEY:
-        return f"({json} ? {literal(field.key or '')})"
+        return f"({json} ? {postgres_literal(field.key or '')})"
     if extraction is Extraction.ARRAY_LENGTH:
         return f"case when jsonb_typeof({json}) = 'array' then jsonb_array_length({json}) end"
     if extraction is Extraction.BOOLEAN:
@@ -115,7 +115,7 @@ def _path(field: Field, *, as_text: bool) -> str:
             case KeyOrIndex():
                 sql += f" #{arrow} '{{{step.number}}}'"
             case str():
-                sql += f" -{arrow} {literal(step)}"
+                sql += f" -{arrow} {postgres_literal(step)}"
             case int():
                 sql = _element(sql, step) + (" #>> '{}'" if arrow == ">>" else "")
     return f"({sql})"
@@ -130,13 +130,13 @@ def _element(sql: str, index: int) -> str:
 def _cast_text(text: str, name: str) -> str:
     if name == "boolean":
         folded = f'lower({text} collate "C")'
-        trues, falses = (", ".join(literal(t) for t in texts) for texts in (TRUE_TEXTS, FALSE_TEXTS))
+        trues, falses = (", ".join(postgres_literal(t) for t in texts) for texts in (TRUE_TEXTS, FALSE_TEXTS))
         return f"case when {folded} in ({trues}) then true when {folded} in ({falses}) then false end"
     if name == "timestamptz":
-        cut = f"regexp_replace({text}, '([.][0-9]{{6}})[0-9]+', {literal(chr(92) + '1')})"
-        return f"case when {text} ~ {literal(f'^{MOMENT_PATTERN}$')} then {cut}::timestamptz end"
+        cut = f"regexp_replace({text}, '([.][0-9]{{6}})[0-9]+', {postgres_literal(chr(92) + '1')})"
+        return f"case when {text} ~ {postgres_literal(f'^{MOMENT_PATTERN}$')} then {cut}::timestamptz end"
     pattern = NUMERIC_TEXT if name == "numeric" else INTEGER_TEXT
-    return f"case when {text} ~ {literal(pattern)} then {_CASTS[name](f'{text}::numeric')} end"
+    return f"case when {text} ~ {postgres_literal(pattern)} then {_CASTS[name](f'{text}::numeric')} end"
 
 
 class _PostgresPrinter:
@@ -186,7 +186,7 @@ class _PostgresPrinter:
                 return self.call(node)
 
     def pattern(self, text: str) -> str:
-        return self.bind(text, Type.TEXT) if self.bind else literal(text)
+        return self.bind(text, Type.TEXT) if self.bind else postgres_literal(text)
 
     def field(self, field: Field) -> str:
         sql = field_to_postgres(field)
@@ -196,11 +196,11 @@ class _PostgresPrinter:
         value = node.value
         if node.type is Type.TIMESTAMPTZ and isinstance(value, int):
             moment = moment_text(value)
-            return self.bind(moment, node.type) if self.bind else f"timestamptz {literal(moment)}"
+            return self.bind(moment, node.type) if self.bind else f"timestamptz {postgres_literal(moment)}"
         if self.bind:
             return self.bind(value, node.type)
         if isinstance(value, str):
-            return f"{literal(value)}::text"
+            return f"{postgres_literal(value)}::text"
         text = format(value, "f") if isinstance(value, Decimal) else str(value)
         return f"({text})" if text.startswith("-") else text
 

@@ -13,8 +13,7 @@ event produces is kept. Where the conditions are too many or too involved, all a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby

@@ -21,12 +21,12 @@ from headrace.lang.condition import (
     Field,
     Junction,
     Node,
+    Not as NotNode,
     Subject,
     Type,
     parse,
     to_python,
 )
-from headrace.lang.condition import Not as NotNode
 from headrace.lang.ecl.errors import TimerFlood
 from headrace.lang.ecl.tree import And, Condition, EventType, Literal, Named, Not, Or, Predicate
 

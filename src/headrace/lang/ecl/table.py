@@ -29,9 +29,9 @@ from headrace.lang.ecl.network import (
     Unit,
     initial_of,
     live_timers,
+    starts_of as _starts_of,
     step_units,
 )
-from headrace.lang.ecl.network import starts_of as _starts_of
 from headrace.lang.ecl.parser import parse_predicate
 from headrace.lang.ecl.registers import Memory, RegisterProgram, Registers, evaluator_at_start, evaluator_with_memory
 from headrace.lang.ecl.tree import Condition, Predicate, atoms

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from headrace.core import print_duration
-from headrace.lang.nodes import NodeT, Part, parts_of, with_parts
-from headrace.lang.nodes import walk as walk_nodes
+from headrace.lang.nodes import NodeT, Part, parts_of, walk as walk_nodes, with_parts
 
 
 class PredicateNode(Part):

@@ -4,21 +4,18 @@ Owns: the statement that reads a range of the log through the Arrow driver, and 
 same columns and filters. Promises: every position comes once, in order; retention drops nothing while it is read. Importing this room
 does not import pyarrow."""
 
-from headrace.log.arrow.events import Events, read
-from headrace.log.arrow.export import EXPORT_FORMATS, ExportFormat, ExportProgress, export
-from headrace.log.arrow.ranges import Extract, LockedRange, Selection, lock_range, read_file_range, read_log_range
-
-__all__ = [
-    "EXPORT_FORMATS",
-    "Events",
-    "ExportFormat",
-    "ExportProgress",
-    "Extract",
-    "LockedRange",
-    "Selection",
-    "export",
-    "lock_range",
-    "read",
-    "read_file_range",
-    "read_log_range",
-]
+from headrace.log.arrow.events import Events as Events, read as read
+from headrace.log.arrow.export import (
+    EXPORT_FORMATS as EXPORT_FORMATS,
+    ExportFormat as ExportFormat,
+    ExportProgress as ExportProgress,
+    export as export,
+)
+from headrace.log.arrow.ranges import (
+    Extract as Extract,
+    LockedRange as LockedRange,
+    Selection as Selection,
+    lock_range as lock_range,
+    read_file_range as read_file_range,
+    read_log_range as read_log_range,
+)

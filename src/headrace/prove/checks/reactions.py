@@ -9,8 +9,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from headrace.lang.condition import Sample, parse, to_python
-from headrace.lang.ecl import Event, Interpreter, InterpreterState
-from headrace.lang.ecl import parse as parse_pattern
+from headrace.lang.ecl import Event, Interpreter, InterpreterState, parse as parse_pattern
 from headrace.prove.checks.result import Findings, Violation, check
 from headrace.prove.checks.timing import LEASE_FAULTS, Excuses
 from headrace.prove.definitions import PATTERNS, RULES, Pattern

@@ -2,55 +2,38 @@
 
 Promises: firings, outputs, evidence and order of the database's engines. Importing this room imports neither pyspark nor pyarrow."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headrace.spark.frames.correlation import MicroBatch, check_event_columns, correlate, state_schema, take_micro_batch
-from headrace.spark.frames.definitions import AnyCorrelator, AnyRule, correlator_specs, rule_specs
-from headrace.spark.frames.matching import match
+from headrace.lazy_names import lazy_names
+from headrace.spark.frames.definitions import (
+    AnyCorrelator as AnyCorrelator,
+    AnyRule as AnyRule,
+    correlator_specs as correlator_specs,
+    rule_specs as rule_specs,
+)
+from headrace.spark.frames.evaluation import (
+    MicroBatch as MicroBatch,
+    check_event_columns as check_event_columns,
+    correlate as correlate,
+    match as match,
+    state_schema as state_schema,
+    take_micro_batch as take_micro_batch,
+)
 
 if TYPE_CHECKING:
     from headrace.spark.frames.classified_events import (
-        BUFFER_ROWS,
-        CHUNK_TYPE,
-        LIVE,
-        RULES,
-        ChunkBuffer,
-        Watched,
-        classify_range,
-        make_chunks,
-        own_events,
-        read_chunks,
-        within,
+        BUFFER_ROWS as BUFFER_ROWS,
+        CHUNK_TYPE as CHUNK_TYPE,
+        LIVE as LIVE,
+        RULES as RULES,
+        ChunkBuffer as ChunkBuffer,
+        Watched as Watched,
+        classify_range as classify_range,
+        make_chunks as make_chunks,
+        own_events as own_events,
+        read_chunks as read_chunks,
+        within as within,
     )
-
-__all__ = [
-    "BUFFER_ROWS",
-    "CHUNK_TYPE",
-    "LIVE",
-    "RULES",
-    "AnyCorrelator",
-    "AnyRule",
-    "ChunkBuffer",
-    "MicroBatch",
-    "Watched",
-    "check_event_columns",
-    "classify_range",
-    "correlate",
-    "correlator_specs",
-    "make_chunks",
-    "match",
-    "own_events",
-    "read_chunks",
-    "rule_specs",
-    "state_schema",
-    "take_micro_batch",
-    "within",
-]
-
-
-def __getattr__(name: str) -> object:
-    # The rest needs pyarrow, and is imported when one of its names is used.
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.classified_events"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+else:
+    # This one needs pyarrow.
+    __getattr__ = lazy_names(__name__, "classified_events")

@@ -22,28 +22,15 @@ How a request is answered
 
 docs/internals/recipes/console-page.md explains how to add a page, docs/console.md how to mount the console."""
 
-from headrace.web.console.app import create_app
+from headrace.web.console.app import create_app as create_app
 from headrace.web.console.login import (
-    ConsoleSettings,
-    HostLogin,
-    Login,
-    NoLogin,
-    ProxyLogin,
-    TokenLogin,
-    User,
-    new_token,
-    read_settings,
+    ConsoleSettings as ConsoleSettings,
+    HostLogin as HostLogin,
+    Login as Login,
+    NoLogin as NoLogin,
+    ProxyLogin as ProxyLogin,
+    TokenLogin as TokenLogin,
+    User as User,
+    new_token as new_token,
+    read_settings as read_settings,
 )
-
-__all__ = [
-    "ConsoleSettings",
-    "HostLogin",
-    "Login",
-    "NoLogin",
-    "ProxyLogin",
-    "TokenLogin",
-    "User",
-    "create_app",
-    "new_token",
-    "read_settings",
-]

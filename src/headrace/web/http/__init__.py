@@ -19,48 +19,29 @@ How a request is answered
     server.py           a server for the application in a thread of its own, for nodes"""
 
 from headrace.web.http.access_tokens import (
-    AccessToken,
-    NewAccessToken,
-    Right,
-    create_access_token,
-    list_access_tokens,
-    revoke_access_token,
+    AccessToken as AccessToken,
+    NewAccessToken as NewAccessToken,
+    Right as Right,
+    create_access_token as create_access_token,
+    list_access_tokens as list_access_tokens,
+    revoke_access_token as revoke_access_token,
 )
-from headrace.web.http.hooks import Hook, alter_hook, create_hook, drop_hook, get_hook, list_hooks
+from headrace.web.http.hooks import (
+    Hook as Hook,
+    alter_hook as alter_hook,
+    create_hook as create_hook,
+    drop_hook as drop_hook,
+    get_hook as get_hook,
+    list_hooks as list_hooks,
+)
 from headrace.web.http.schemes import (
-    SCHEMES,
-    HeaderLookup,
-    SignatureScheme,
-    check_window,
-    describe_mapping,
-    require_header,
-    wrong_signature,
+    SCHEMES as SCHEMES,
+    HeaderLookup as HeaderLookup,
+    SignatureScheme as SignatureScheme,
+    check_window as check_window,
+    describe_mapping as describe_mapping,
+    require_header as require_header,
+    wrong_signature as wrong_signature,
 )
-from headrace.web.http.settings import IngestSettings
-from headrace.web.http.web import IngestServer, create_app, server_config
-
-__all__ = [
-    "SCHEMES",
-    "AccessToken",
-    "HeaderLookup",
-    "Hook",
-    "IngestServer",
-    "IngestSettings",
-    "NewAccessToken",
-    "Right",
-    "SignatureScheme",
-    "alter_hook",
-    "check_window",
-    "create_access_token",
-    "create_app",
-    "create_hook",
-    "describe_mapping",
-    "drop_hook",
-    "get_hook",
-    "list_access_tokens",
-    "list_hooks",
-    "require_header",
-    "revoke_access_token",
-    "server_config",
-    "wrong_signature",
-]
+from headrace.web.http.settings import IngestSettings as IngestSettings
+from headrace.web.http.web import IngestServer as IngestServer, create_app as create_app, server_config as server_config

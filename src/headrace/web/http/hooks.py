@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as JsonObject
-from collections.abc import Sequence
+from collections.abc import Mapping as JsonObject, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 

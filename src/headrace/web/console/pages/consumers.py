@@ -8,8 +8,7 @@ from itertools import groupby
 from typing import Literal, TypeVar, cast
 
 from headrace import consume
-from headrace.actions import pause as pause_
-from headrace.actions import resume as resume_
+from headrace.actions import pause as pause_, resume as resume_
 from headrace.core import LoggedEvent, UnknownConsumer
 from headrace.db import Connection
 from headrace.node import list_nodes
