@@ -4,6 +4,7 @@ from headrace.core.cloudevents import from_cloudevent as from_cloudevent, to_clo
 from headrace.core.configuration import (
     Address as Address,
     describe_secret_source as describe_secret_source,
+    is_reference as is_reference,
     parse_reference as parse_reference,
     read_secret as read_secret,
 )

@@ -54,6 +54,11 @@ SECRET_BYTES_MAX = 65_536
 _reference = re.compile(r"(?:env:(?P<env>[A-Z0-9]+(?:_[A-Z0-9]+)*)|file:(?P<file>[A-Za-z0-9][A-Za-z0-9_-]*))", re.ASCII)
 
 
+def is_reference(value: object) -> bool:
+    """True for a text that is meant as a reference; `parse_reference` says whether it is a valid one."""
+    return isinstance(value, str) and value.startswith(("env:", "file:"))
+
+
 def parse_reference(reference: str) -> re.Match[str]:
     """Raises Invalid, without the text: somebody may have written the secret itself."""
     match = _reference.fullmatch(reference) if len(reference) <= 100 else None

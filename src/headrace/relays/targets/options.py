@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
-from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, parse_reference, parse_template, read_secret
+from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, is_reference, parse_reference, parse_template, read_secret
 from headrace.relays.targets.target import Message
 
 OptionType = Literal["text", "texts", "fields", "template", "integer", "seconds", "flag", "addresses", "secret"]
@@ -127,7 +127,7 @@ def _has_type(type: OptionType, value: JSON) -> bool:
         listed = value if isinstance(value, list) else [value]
         return bool(listed) and all(isinstance(address, str) and _ADDRESS.fullmatch(address) for address in listed)
     if type == "secret":
-        return isinstance(value, str) and _is_reference(value)
+        return is_reference(value)
     return isinstance(value, str) and value != ""
 
 
@@ -224,7 +224,7 @@ def check_references(options: Mapping[str, JSON]) -> list[str]:
     """What is wrong with the options as far as secrets are concerned: one that is there in clear text, or cannot be referred to."""
     problems: list[str] = []
     for option, text in _texts(options):
-        if _is_reference(text):
+        if is_reference(text):
             try:
                 parse_reference(text)
             except Invalid as error:
@@ -238,16 +238,12 @@ def resolve_secrets(options: Mapping[str, JSON], namespace: str, environ: Mappin
     """The secrets of a namespace that options refer to. Raises InvalidRelay for one that the node does not have."""
     secrets = Secrets()
     for option, text in _texts(options):
-        if _is_reference(text):
+        if is_reference(text):
             try:
                 secrets[option] = read_secret(text, namespace, environ)
             except Invalid as error:
                 raise InvalidRelay(f"{option}: {error}") from None
     return secrets
-
-
-def _is_reference(text: str) -> bool:
-    return text.startswith(("env:", "file:"))
 
 
 def _texts(options: Mapping[str, JSON]) -> list[tuple[str, str]]:

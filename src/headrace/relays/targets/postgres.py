@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headrace.core import JSON, DeliveryError, RawJSON, TargetRefused, encode
+from headrace.core import JSON, DeliveryError, RawJSON, TargetRefused, encode, is_reference
 from headrace.db import query
 from headrace.relays.targets.options import Option, Options, find_mistakes
 from headrace.relays.targets.target import Message
@@ -57,13 +57,9 @@ def check_options(options: Mapping[str, JSON]) -> list[str]:
         problems.append("give table, to insert rows, or topic, to publish events of another headrace; one of them")
     if "table" in options and "columns" not in options:
         problems.append("option 'columns' is missing; it has the columns that the fields of the body go into")
-    if not _is_reference(options.get("dsn")):
+    if not is_reference(options.get("dsn")):
         problems += _address_problems(_address(options, {}))
     return problems
-
-
-def _is_reference(value: JSON) -> bool:
-    return isinstance(value, str) and value.startswith(("env:", "file:"))
 
 
 def _address(options: Mapping[str, JSON], secrets: Mapping[str, str]) -> dict[str, str]:

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
-from aio_pika.exceptions import AMQPError, PublishError
-from aio_pika.exceptions import DeliveryError as NotConfirmed
+from aio_pika.exceptions import AMQPError, DeliveryError as NotConfirmed, PublishError
 
 from headrace.relays.targets.broker import BrokerTarget, HeaderEncoder
 from headrace.relays.targets.options import (

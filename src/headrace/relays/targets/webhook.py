@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 import httpx2
 from standardwebhooks import Webhook
 
-from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, TargetGone, TargetRefused, safe_line
+from headrace.core import JSON, DeliveryError, Invalid, InvalidRelay, TargetGone, TargetRefused, is_reference, safe_line
 from headrace.relays.targets.options import Option, Options, find_mistakes
 from headrace.relays.targets.target import Message
 
@@ -67,7 +67,7 @@ def check_options(options: Mapping[str, JSON]) -> list[str]:
         return problems
     values = Options(OPTIONS, options)
     url, headers = values.text("url"), values.fields("headers")
-    if not url.startswith(("env:", "file:")):
+    if not is_reference(url):
         problems += _url_problems(url)
     if "secret" in options and "secrets" in options:
         problems.append("secret and secrets are both there; give one of them")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.core import Invalid
+from headrace.core import Invalid, is_reference
 from headrace.db import Connection
 from headrace.web import http as ingest
 from headrace.web.console.routes import change, read
@@ -60,7 +60,7 @@ def show_hook(view: View) -> Page:
 
 def create_hook_form(view: View) -> Page:
     # A secret that was typed in the place of its reference is not shown again.
-    references = [word for word in view.form.get("secrets", "").replace(",", " ").split() if word.startswith(("env:", "file:"))]
+    references = [word for word in view.form.get("secrets", "").replace(",", " ").split() if is_reference(word)]
     values = {
         "schemes": ingest.SCHEMES.names(),
         "topics": [topic for topic in view.topic_names() if not topic.startswith("headrace.")],
