@@ -116,21 +116,31 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_kind text := tg_table_name;
-    v_old  jsonb := case when tg_op = 'UPDATE' then to_jsonb(old) end;
-    v_new  jsonb := to_jsonb(new);
+    v_old  jsonb;
+    v_new  jsonb;
 begin
-    if v_kind <> 'rule' and (v_new ->> 'namespace', v_new ->> v_kind, v_new ->> 'topic') <> (v_old ->> 'namespace', v_old ->> v_kind, v_old ->> 'topic') then
-        raise exception '% "%" keeps its name and its topic', v_kind, v_old ->> v_kind
-            using errcode = case v_kind when 'correlator' then 'HR222' else 'HR200' end, hint = 'Drop it, and create another one.';
-    end if;
-    if headrace_internal.is_same_definition(v_old, v_new) then
-        new.topic_id := old.topic_id;
-        return new;
+    if tg_op = 'UPDATE' then
+        v_old := to_jsonb(old);
+        v_new := to_jsonb(new);
+        if v_kind <> 'rule' and (v_new ->> 'namespace', v_new ->> v_kind, v_new ->> 'topic') <> (v_old ->> 'namespace', v_old ->> v_kind, v_old ->> 'topic') then
+            raise exception '% "%" keeps its name and its topic', v_kind, v_old ->> v_kind
+                using errcode = case v_kind when 'correlator' then 'HR222' else 'HR200' end, hint = 'Drop it, and create another one.';
+        end if;
+        if headrace_internal.is_same_definition(v_old, v_new) then
+            new.topic_id := old.topic_id;
+            return new;
+        end if;
     end if;
     new.topic_id := headrace.topic_id(new.topic, new.namespace);
     execute format('select headrace_internal.%I($1)', 'check_' || v_kind) using new;
     new.version := case when tg_op = 'INSERT' then 1 when old.topic_id <> new.topic_id then old.version + 2 else old.version + 1 end;
-    return jsonb_populate_record(new, '{"status": "pending", "error": null, "since_position": null}');
+    new.status := 'pending';
+    new.error := null;
+    -- A relay has none: it starts where its consumer stands.
+    if v_kind <> 'relay' then
+        new.since_position := null;
+    end if;
+    return new;
 end
 $$;
 
