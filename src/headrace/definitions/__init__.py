@@ -16,6 +16,7 @@ from headrace.definitions.names import (
     unregister_action,
     unregister_event_type,
 )
+from headrace.definitions.pass_members import PassResult
 from headrace.definitions.plans import AppliedChange, Change, Operation, Plan, apply, plan
 from headrace.definitions.store import AnyKind, DefinitionKind, StoredDefinition
 
@@ -30,6 +31,7 @@ __all__ = [
     "EventType",
     "Field",
     "Operation",
+    "PassResult",
     "Plan",
     "StoredDefinition",
     "TooLong",
