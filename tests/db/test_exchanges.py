@@ -48,6 +48,15 @@ async def test_after_an_error_nothing_else_runs(conn: Connection, tx: AsyncConne
     assert await fetch_exchanged(tx, ADD, (1, 2)) == [(3,)]
 
 
+async def test_failed_commit_is_an_error(conn: Connection, tx: AsyncConnection) -> None:
+    conn.execute("create table parent (n int primary key)")
+    conn.execute("create table effect (n int references parent deferrable initially deferred)")
+    for _ in range(2):  # Prepared, and not prepared yet.
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            await exchange(tx, ("insert into effect values (1) returning n", ()))
+    assert conn.execute("select count(*) from effect").fetchone() == (0,)
+
+
 @pytest.mark.parametrize("statement", ["deallocate all", "discard all"])
 async def test_statements_deallocated_by_others_are_prepared_again(tx: AsyncConnection, statement: str) -> None:
     assert await fetch_exchanged(tx, ADD, (1, 2)) == [(3,)]

@@ -38,6 +38,26 @@ async def test_delivered_notification_wakes_once(subscription: Subscription, con
     assert not await subscription.wait(0.1)
 
 
+async def test_message_that_comes_before_its_delivery_wakes_once(subscription: Subscription, conn: Connection) -> None:
+    """The server may send it before this process has read that the transaction is committed."""
+    listener: Listener = subscription.listener  # type: ignore[attr-defined]
+    with listener.holding(pid(conn)):
+        conn.execute("select pg_notify('news', '1')")
+        while not listener._held[pid(conn)]:
+            await asyncio.sleep(0.01)
+        assert subscription.take_names() == set()
+        listener.deliver("news", "1", backend_pid=pid(conn))
+    assert await subscription.wait(60)
+    assert not await subscription.wait(0.1)
+    with listener.holding(pid(conn)):
+        conn.execute("select pg_notify('news', '2')")
+        while not listener._held[pid(conn)]:
+            await asyncio.sleep(0.01)
+    # Nobody has delivered it.
+    assert await subscription.wait(60)
+    assert subscription.take_names() == {"1", "2"}
+
+
 async def test_flood_of_names_is_forgotten(subscription: Subscription, conn: Connection) -> None:
     """Every role may notify. What it is about no longer matters then: everything is looked at."""
     listener: Listener = subscription.listener  # type: ignore[attr-defined]

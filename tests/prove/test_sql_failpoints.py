@@ -63,6 +63,7 @@ CALLS = {
     "publish": "select headrace.publish('orders', 'placed', '{\"n\": 1}', p_key => 'k', p_headers => '{\"a\": 1}')",
     "sequence_step": "select count(*) from headrace_internal.sequence_step(100, false, array[1])",
     "sequence_topic": "select count(*) from headrace.sequence()",
+    "run_pass": "select count(*) from headrace_internal.sequence_step(100, false, '{}', '{1,1}', '{0,1}', 1e6)",
     "claim_events": "select count(*) from headrace.consumer c cross join lateral headrace.claim_events(c.consumer_id, 10, 1, 0, 2) "
     "where c.consumer not like 'headrace.%'",
     "claim_at": "select count(*) from headrace.consumer c cross join lateral headrace.claim_at(c.consumer_id, '{0,1}', '{0,0}', 0, "
@@ -71,8 +72,10 @@ CALLS = {
     "join headrace.consumer c on c.consumer_id = u.consumer_id and c.consumer = 'c' "
     "join headrace.log l on l.partition = u.partition and l.position > u.position order by l.position limit 1",
     "react": "select count(*) from headrace_internal.react(1, 100)",
+    "react_to_events": "select count(*) from headrace_internal.react(1, 100)",
     "fire": "select count(*) from headrace_internal.react(1, 100)",
     "correlate": "select count(*) from headrace_internal.correlate(1, 100)",
+    "step_simple": "select count(*) from headrace_internal.correlate(1, 100)",
     "deliver_correlations": "select count(*) from headrace_internal.correlate(1, 100)",
     "commit_spark_batch": "select headrace.commit_spark_batch('q', 1, array['00000000-0000-4000-8000-000000000001'::uuid], 1)",
     "send_actions": "select count(*) from headrace.send_actions('default', array[jsonb_build_object('id', gen_random_uuid(), "
@@ -87,12 +90,15 @@ CALLS = {
 PREPARATIONS = {
     "sequence_step": ("publish",),
     "sequence_topic": ("publish",),
+    "run_pass": ("publish",),
     "claim_events": ("publish", "sequence_step"),
     "claim_at": ("publish", "sequence_step"),
     "fail": ("publish", "sequence_step"),
     "react": ("publish", "sequence_step"),
+    "react_to_events": ("publish", "sequence_step"),
     "fire": ("publish", "sequence_step"),
     "correlate": ("publish", "sequence_step"),
+    "step_simple": ("publish", "sequence_step"),
     "deliver_correlations": ("publish", "sequence_step"),
     "ack_actions": ("claimed action",),
     "fail_action": ("claimed action",),
@@ -100,7 +106,8 @@ PREPARATIONS = {
 }
 NOT_REACHED_MAX = {
     "ack_actions": 2, "bury_actions": 1, "claim_at": 1, "claim_events": 26, "commit_spark_batch": 3, "correlate": 3, "deliver_correlations": 1,
-    "fail": 12, "fail_action": 6, "fire": 2, "publish": 7, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence_step": 14,
+    "fail": 12, "fail_action": 6, "fire": 2, "publish": 7, "react": 2, "react_to_events": 0, "run_pass": 9,
+    "run_schedule": 3, "send_actions": 4, "sequence_step": 18, "step_simple": 3,
     "sequence_topic": 10,
 }  # fmt: skip
 """How many statements are on branches that the call does not take: errors, other policies, an empty batch."""

@@ -7,6 +7,7 @@ timer fires also when no event comes, and never before an event of an earlier ti
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from contextlib import nullcontext
 from decimal import Decimal
@@ -62,18 +63,26 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
     async def step_once(self, watched: WatchedCorrelator, *, limit: int | None = None) -> BatchResult | None:
         """One batch of events; None when nothing is due here."""
         done: BatchResult | None = None
+        started = 0.0
         async with (
             self._pool.connection() as conn,
             self._record_failures(conn, watched),
             # A simple table is stepped by one statement.
             nullcontext() if watched.simple else conn.transaction(),
         ):
+            started = time.monotonic()
             done = await self._stepper.step(conn, watched, limit or watched.batch)
         if done:
-            self.events += done.events
-            self.outputs += done.outputs
-            self.outputs_by_correlator[watched.namespace, watched.correlator] += done.outputs
+            self.take_batch(watched, done, time.monotonic() - started)
         return done
+
+    def pass_number(self, consumer: WatchedCorrelator) -> int | None:
+        return consumer.correlator_id if consumer.simple else None
+
+    def count_batch(self, consumer: WatchedCorrelator, events: int, outputs: int) -> None:
+        self.events += events
+        self.outputs += outputs
+        self.outputs_by_correlator[consumer.namespace, consumer.correlator] += outputs
 
     async def tick_once(self, watched: WatchedCorrelator) -> int:
         """Fires the timers that are due without an event; returns of how many keys."""

@@ -156,7 +156,8 @@ def _without_prepares(
             else:
                 kept.append(prepared)
         kept.append(next(unread))
-    return kept
+    # An error of the commit comes behind them all.
+    return [*kept, *unread]
 
 
 @cache

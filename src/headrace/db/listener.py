@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import psycopg
@@ -41,6 +42,8 @@ class Listener:
         self._loop = Loop(f"listener of {target}", step=self._listen)
         self._delivered: Counter[tuple[int, str, str]] = Counter()
         """Notifications that have woken their subscribers before the server's message came, by backend, channel and payload."""
+        self._held: dict[int, list[psycopg.Notify]] = {}
+        """Messages of backends whose transaction may have committed and not delivered yet."""
 
     def subscribe(self, channel: str) -> Subscription:
         """Subscribes to a channel. Call it before `run`; later only for a channel that has a subscription already."""
@@ -66,6 +69,18 @@ class Listener:
         if len(self._delivered) >= DELIVERED_MAX:
             self._delivered.clear()
         self._delivered[backend_pid, channel, payload] += 1
+
+    @contextmanager
+    def holding(self, backend_pid: int) -> Iterator[None]:
+        """Holds back the server's messages from a backend until the end of the block, in which its transaction commits and is delivered: the
+        message may come before the answer is read."""
+        held = self._held[backend_pid] = []
+        try:
+            yield
+        finally:
+            del self._held[backend_pid]
+            for notification in held:
+                self._receive(notification)
 
     async def run(self) -> None:
         """Listens until cancelled, and connects again after a lost connection."""
@@ -96,6 +111,9 @@ class Listener:
         return conn
 
     def _receive(self, notification: psycopg.Notify) -> None:
+        if (held := self._held.get(notification.pid)) is not None:
+            held.append(notification)
+            return
         key = (notification.pid, notification.channel, notification.payload)
         if self._delivered[key] > 1:
             self._delivered[key] -= 1

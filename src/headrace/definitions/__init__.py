@@ -20,6 +20,7 @@ from headrace.definitions.names import (
     unregister_action as unregister_action,
     unregister_event_type as unregister_event_type,
 )
+from headrace.definitions.pass_members import PassResult as PassResult
 from headrace.definitions.plans import (
     AppliedChange as AppliedChange,
     Change as Change,

@@ -13,7 +13,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import itemgetter
@@ -37,6 +37,7 @@ from headrace.db import (
     query,
     record_failure,
 )
+from headrace.definitions.pass_members import PassMembers, PassResult
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +112,21 @@ class InternalConsumer(Protocol):
 Consumer = TypeVar("Consumer", bound=InternalConsumer)
 
 
+class DoneBatch(Protocol):
+    """What a batch of a reserved consumer did."""
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def outputs(self) -> int:
+        """How many rules fired, or tokens were pushed."""
+
+    @property
+    def has_more(self) -> bool:
+        """Events may wait behind it."""
+
+
 class DefinitionEngine(ABC, Generic[Consumer]):
     """Compiles one kind of definition and runs the active ones until `stop` is set."""
 
@@ -131,6 +147,9 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         self._appended = appended
         self._stop = stop
         self._active: dict[int, Consumer] = {}
+        self._of_topic: dict[int, list[Consumer]] = {}
+        """The same by topic."""
+        self._members = PassMembers()
         self._loops: dict[int, Loop] = {}
         """Those of the consumers; one that was dropped ends after its turn."""
         compiler, due, paces = f"{self.noun} compiler", f"due {self.noun}s", ((IDLE_S, COMPILER_REST_S), (IDLE_S, REST_S))
@@ -273,9 +292,60 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             if is_transient(error):
                 raise
             self.failures += 1
+            self._members.hold(consumer.consumer_id)
             batch = {"topic_id": consumer.topic_id, "consumer_id": consumer.consumer_id, "max": consumer.batch}
             await conn.execute(query("definitions/fail"), batch | {"error": str(error)})
             logger.error("%s failed: %s; the batch will be tried again", consumer, error)
+
+    @property
+    def appended(self) -> Subscription:
+        """What wakes its consumers for new events. A sequencer of this node tells it by `take_step` instead."""
+        return self._appended
+
+    @property
+    def pass_places(self) -> Sequence[tuple[int, int]]:
+        """Which consumers the next step of the sequencer may let work on its events: topic, and number within it."""
+        return self._members.places
+
+    def take_step(self, topic_id: int, events: int, results: Mapping[int, PassResult], *, append_s: float) -> None:
+        """A step of this node's sequencer has appended events to a topic: wakes the consumers that have not worked on them in it. `append_s`:
+        how long it took, without them."""
+        self._members.take_step(append_s)
+        for consumer in self._of_topic.get(topic_id, ()):
+            number = self.pass_number(consumer)
+            result = None if number is None else results.get(number)
+            if result is not None and result.outputs is not None:
+                self._members.take_pass(consumer.consumer_id, result.work_s)
+                self.count_batch(consumer, events, result.outputs)
+                continue
+            if result is None:
+                self._members.leave(consumer.consumer_id)
+            else:
+                self._members.hold(consumer.consumer_id)
+            if (loop := self._loops.get(consumer.consumer_id)) is not None:
+                self._due.wake()
+                loop.wake()
+
+    def leave_pass(self) -> None:
+        """A step of the sequencer has failed: the next ones append alone, until consumers have had a batch of their own."""
+        self._members.leave_all()
+
+    @abstractmethod
+    def pass_number(self, consumer: Consumer) -> int | None:
+        """By which number a step of the sequencer knows the consumer within its topic; None if it cannot work there."""
+
+    @abstractmethod
+    def count_batch(self, consumer: Consumer, events: int, outputs: int) -> None:
+        """Counts what was done, in a batch of its own or in the pass."""
+
+    def take_batch(self, consumer: Consumer, batch: DoneBatch, work_s: float) -> None:
+        """A batch of a consumer is committed."""
+        self.count_batch(consumer, batch.events, batch.outputs)
+        number = self.pass_number(consumer)
+        if batch.has_more or number is None:
+            self._members.leave(consumer.consumer_id)
+        elif batch.events:
+            self._members.take_batch(consumer.consumer_id, (consumer.topic_id, number), events=batch.events, work_s=work_s)
 
     async def run(self) -> None:
         self._loops = {}
@@ -297,14 +367,21 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             if names is None:
                 self._wake_all()
             else:
-                self._wake({consumer.topic_id for consumer in self._active.values() if str(consumer.topic_id) in names}, ())
+                self._wake({topic_id for topic_id in self._of_topic if str(topic_id) in names}, ())
         return math.inf
 
     async def _wake_due(self) -> None:
         """Wakes the consumers that may have something to do without a notification, by one statement for all of them."""
         due = await self._find_due()
-        topic_ids = {topic_id for topic_id, consumer_id in due if consumer_id is None}
-        if self._wake(topic_ids, {consumer_id for _, consumer_id in due}):
+        # What follows its topic in the pass is behind only if it is named itself.
+        grown = {topic_id for topic_id, consumer_id in due if consumer_id is None}
+        behind = {
+            consumer.consumer_id
+            for topic_id in grown
+            for consumer in self._of_topic.get(topic_id, ())
+            if not self._members.has(consumer.consumer_id)
+        }
+        if self._wake((), behind | {consumer_id for _, consumer_id in due if consumer_id is not None}):
             self._due.reset_pace()
 
     async def _find_due(self) -> list[tuple[int, int | None]]:
@@ -328,13 +405,20 @@ class DefinitionEngine(ABC, Generic[Consumer]):
 
     async def _start_loops(self) -> float:
         """Finds the active consumers and gives each a loop of its own."""
-        self._active = {consumer.consumer_id: consumer for consumer in await self.watched()}
+        await self._read_active()
         for consumer_id in self._loops.keys() - self._active.keys():
             # Dropped: its loop ends.
             self._loops[consumer_id].wake()
         for consumer_id in self._active.keys() - self._loops.keys():
             self._group.create_task(self._run_consumer(consumer_id))
         return WATCH_S
+
+    async def _read_active(self) -> None:
+        self._active = {consumer.consumer_id: consumer for consumer in await self.watched()}
+        self._of_topic = {}
+        for consumer in self._active.values():
+            self._of_topic.setdefault(consumer.topic_id, []).append(consumer)
+        self._members.keep(self._active.keys())
 
     async def _run_consumer(self, consumer_id: int) -> None:
         first = self._active[consumer_id]

@@ -145,7 +145,9 @@ class DatabaseLoops:
             ConsumerRunner(consumer, pools.consumers, subscribe("headrace_log"), stop, sources=sources, due=due)
             for consumer in app.consumers
         ]
-        self.sequencer = Sequencer(self.loop_pool, self._listener, stop, readers=self.consumers)
+        self.sequencer = Sequencer(
+            self.loop_pool, self._listener, stop, readers=self.consumers, engines=(self.rules, self.correlators)
+        )
         self.actions = ActionWorkers(
             worker_pools,
             target,

@@ -6,6 +6,7 @@ firings, its actions and the cursor are one transaction, so any number of nodes 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import LiteralString
 
@@ -50,6 +51,10 @@ class FiredBatch:
     position: int
     has_more: bool
 
+    @property
+    def outputs(self) -> int:
+        return self.firings
+
 
 class RuleEngine(DefinitionEngine[WatchedTopic]):
     """Compiles rules and evaluates them until `stop` is set, each topic in a loop of its own."""
@@ -79,10 +84,18 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
     async def fire_once(self, topic: WatchedTopic) -> FiredBatch | None:
         """Evaluates one batch of a topic; None when nothing is due here."""
         rows: list[tuple[int, int, int, bool]] = []
+        started = 0.0
         async with self._pool.connection() as conn, self._record_failures(conn, topic):
+            started = time.monotonic()
             rows = await fetch_alone(conn, _REACT, (topic.topic_id, topic.batch))
         batch = FiredBatch(*rows[0]) if rows else None
         if batch:
-            self.events += batch.events
-            self.firings += batch.firings
+            self.take_batch(topic, batch, time.monotonic() - started)
         return batch
+
+    def pass_number(self, consumer: WatchedTopic) -> int:
+        return 0
+
+    def count_batch(self, consumer: WatchedTopic, events: int, outputs: int) -> None:
+        self.events += events
+        self.firings += outputs

@@ -13,7 +13,8 @@ transactions, which cannot notify, it polls ten times a second instead of sleepi
 How it gathers: a step costs about the same for one event as for ten. So the next one begins when the events of a consumer may have
 waited for a share of its latency (`latency_ms`), and at once after a quiet moment. See docs/adr/0093.
 
-What it hands over: the events of a step go to consumers of the same node that are caught up, which need not read them again.
+What it hands over: the events of a step go to consumers of the same node that are caught up, which need not read them again. Rules and simple
+patterns that are caught up and cheap work on them in the step's own transaction: the pass, see docs/adr/0094.
 
 A topic that fails stops neither the others nor the loop: see headrace.sequence."""
 
@@ -42,6 +43,7 @@ from headrace.db import (
     fetch_value_async,
     query,
 )
+from headrace.definitions import DefinitionEngine, PassResult
 from headrace.drivers import EventRows, PsycopgEventRows
 
 BATCH = 5000
@@ -64,6 +66,8 @@ SLEEP_S = 5.0
 """Longest sleep without a notification."""
 UNNOTIFIED_S = 0.1
 """Pause between polls while all topics sleep and publishers do not notify, because the server allows prepared transactions."""
+PASS_MS = 20.0
+"""After this time of a step no rule and no correlator begins to work on its events."""
 HANDED_S = 1.0
 """For so long events are handed over after the last consumer of their topic fell behind: most are caught up again at once."""
 TRIM_S, TRIMS_S, IDLE_TRIM_S = 3.0, 20.0, 60.0
@@ -122,6 +126,17 @@ class AppendedReader(Protocol):
         """Takes them, and returns what wakes its workers; None if it reads them from the log."""
 
 
+@dataclass(frozen=True)
+class _AppendedTopic:
+    """What one step did to one topic, in full."""
+
+    topic: SequencedTopic
+    appended: AppendedEvents | None
+    """The events, if they were handed over."""
+    passed: Mapping[int, PassResult]
+    """What reserved consumers of the topic did in the pass, by their number."""
+
+
 @dataclass
 class _TopicHead:
     """The end of a topic's log, as long as this sequencer alone appends to it."""
@@ -141,12 +156,21 @@ class Sequencer:
     """The sequencer loop of a node. It runs until `stop` is set."""
 
     def __init__(
-        self, pool: Pool, listener: Listener, stop: StopSignal, *, batch: int = BATCH, readers: Iterable[AppendedReader] = ()
+        self,
+        pool: Pool,
+        listener: Listener,
+        stop: StopSignal,
+        *,
+        batch: int = BATCH,
+        readers: Iterable[AppendedReader] = (),
+        engines: Sequence[DefinitionEngine[Any]] = (),
     ) -> None:
+        """`readers`: consumers of this node that get the events of a step; `engines`: those whose consumers work on them in the step."""
         self._pool = pool
         self._listener = listener
         self._batch = batch
         self._readers = list(readers)
+        self._engines = engines
         self._heads: dict[int, _TopicHead] = {}
         self._handed_until: dict[int, float] = {}
         """Until when the events of a topic are asked for though its consumers are not caught up, so that the ends of partitions stay known."""
@@ -203,35 +227,49 @@ class Sequencer:
         now = time.monotonic()
         self._handed_until |= {reader.topic_id: now + HANDED_S for reader in self._readers if reader.takes_appended}
         wanted = [topic_id for topic_id, until in self._handed_until.items() if until > now]
-        parameters = (self._batch, self._is_resting, "{" + ",".join(map(str, wanted)) + "}")
+        places = [place for engine in self._engines for place in engine.pass_places]
+        passes = (_array(topic_id for topic_id, _ in places), _array(number for _, number in places))
         try:
             async with self._pool.connection() as conn:
-                [result] = await exchange(conn, (query("log/sequence_step"), parameters))
-                steps = self._read(conn, result)
-                backend_pid = conn.info.backend_pid
+                with self._listener.holding(conn.info.backend_pid):
+                    parameters = (self._batch, self._is_resting, _array(wanted), *passes, PASS_MS)
+                    [result] = await exchange(conn, (query("log/sequence_step"), parameters))
+                    steps = self._read(conn, result)
+                    self._share(steps, conn.info.backend_pid)
         except BaseException:
             # Nobody knows whether the step was committed, and on which server the next one is.
             self._heads.clear()
+            for engine in self._engines:
+                engine.leave_pass()
             raise
-        topics = [topic for topic, _ in steps]
+        topics = [step.topic for step in steps]
         self.events += sum(topic.events for topic in topics)
-        taken = [
-            subscription
-            for _, appended in steps
-            if appended is not None
-            for reader in self._readers
-            if reader.topic_id == appended.topic_id and (subscription := reader.take_appended(appended)) is not None
-        ]
-        grown = [str(topic.topic_id) for topic in topics if topic.events]
-        if grown:
-            # As the function has notified all nodes: the loops of this one need not wait for the message.
-            self._listener.deliver("headrace_log", ",".join(grown), backend_pid=backend_pid, but_not=taken)
         return topics
 
-    def _read(self, conn: AsyncConnection, result: Result) -> list[tuple[SequencedTopic, AppendedEvents | None]]:
+    def _share(self, steps: Sequence[_AppendedTopic], backend_pid: int) -> None:
+        """Gives the events of a step to the readers of this node, and wakes all loops that have to look for them."""
+        grown = [step for step in steps if step.topic.events]
+        if not grown:
+            return
+        knowing = [
+            subscription
+            for step in grown
+            if step.appended is not None
+            for reader in self._readers
+            if reader.topic_id == step.topic.topic_id and (subscription := reader.take_appended(step.appended)) is not None
+        ]
+        for engine in self._engines:
+            knowing.append(engine.appended)
+            for step in grown:
+                engine.take_step(step.topic.topic_id, step.topic.events, step.passed, append_s=self._cost_s)
+        # As the function has notified all nodes: the loops of this one need not wait for the message.
+        names = ",".join(str(step.topic.topic_id) for step in grown)
+        self._listener.deliver("headrace_log", names, backend_pid=backend_pid, but_not=knowing)
+
+    def _read(self, conn: AsyncConnection, result: Result) -> list[_AppendedTopic]:
         """What a step has returned; see headrace_internal.sequence_step."""
         rows, raw_rows = (PsycopgEventRows(conn, result, raw=raw) for raw in (False, True))
-        steps: list[tuple[SequencedTopic, AppendedEvents | None]] = []
+        steps: list[_AppendedTopic] = []
         self._cost_s = 0.0
         end = len(rows)
         while end > 0:
@@ -244,11 +282,13 @@ class Sequencer:
             before = self._advance_head(topic, partitions, said["partitions"], said["server"])
             where = (topic.topic_id, rows, raw_rows, partitions, end, before)
             appended = AppendedEvents(*where, said["erasures"], said["server"], said["bytes"])
-            steps.append((topic, appended if partitions else None))
+            passed = {number: PassResult(outputs, work_ms / 1000) for number, outputs, work_ms in said["served"] or ()}
+            steps.append(_AppendedTopic(topic, appended if partitions else None, passed))
             latency_ms = said["latency_ms"]
             self._latencies_s[topic.topic_id] = LATENCY_S if latency_ms is None else latency_ms / 1000
             self._cost_s = max(self._cost_s, said["work_s"])
-        return steps
+        # In the order of the function, whose notification names them in it.
+        return steps[::-1]
 
     def _advance_head(self, topic: SequencedTopic, partitions: Sequence[int], count: int, server: str) -> Mapping[int, int]:
         """Records the new end of a topic's log; returns what was the newest position of each partition before."""
@@ -285,3 +325,7 @@ class Sequencer:
     async def _trim(self) -> None:
         await fetch_value_async(self._pool, "select headrace_internal.trim_outbox()")
         self._trimmed_at = time.monotonic()
+
+
+def _array(numbers: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"

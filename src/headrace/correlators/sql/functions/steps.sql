@@ -84,15 +84,14 @@ begin
 end
 $$;
 
--- Runs a correlator with a simple table over its next events: one batch, one transaction with instances, outputs and cursor.
--- Returns the number of events and of tokens, the position it has reached, and whether more events may wait; no row when nothing is due.
+-- Runs the simple table of a correlator over the events after p_after up to p_upto, and moves the cursor there. Returns the number of tokens;
+-- null, and nothing has happened, if it has no simple table any more. The caller has locked the correlator's cursor, where it stands at p_after.
 -- The events are sorted by key and position once; the state of a key is looked up at its first event only; the window aggregate
 -- gives every event its cell, from which everything else is read. Positions reach the arrays in the window's order, so that
 -- width_bucket can search them. Few events of a small table are stepped by a prepared statement, whose plan costs more than its run.
--- Locks: the cursor row. Indexes: log_position, correlator_instance_pkey.
--- Calls: claim_correlator, run_cells, newest, execute_prepared, deliver_correlations, advance.
-create or replace function headrace_internal.correlate(p_correlator_id integer, p_max integer default 100000)
-returns table (events bigint, outputs bigint, "position" bigint, has_more boolean)
+-- Indexes: log_position, correlator_instance_pkey.
+-- Calls: run_cells, newest, execute_prepared, deliver_correlations, advance.
+create or replace function headrace_internal.step_simple(p_correlator_id integer, p_after bigint, p_upto bigint) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -101,27 +100,21 @@ set jit = off
 set work_mem = '64MB'
 set plan_cache_mode = force_generic_plan
 as $$
-#variable_conflict use_column
 declare
-    v_claim     record;
     v_table     record;
     v_rows      integer[];
     v_marks     integer[];
     v_statement text;
     v_out       record;
+    v_outputs   integer := 0;
 begin
-    select c.consumer_id, c.version_id, c.from_position, c.upto, c.has_more into v_claim
-    from headrace_internal.claim_correlator(p_correlator_id, p_max) c;
-    if not found then
-        return;
-    end if;
-    select t.classifier, t.symbols, t.idle, t.rows, t.marks, t.tokens, v.evidence_max, v.forget_after is not null as forgets into v_table
+    select t.version_id, t.consumer_id, t.classifier, t.symbols, t.idle, t.rows, t.marks, t.tokens, v.evidence_max, v.forget_after is not null as forgets into v_table
     from headrace_internal.correlator_table t
     join headrace_internal.correlator_version v on v.version_id = t.version_id
-    where t.correlator_id = p_correlator_id and t.simple;
+    where t.correlator_id = p_correlator_id and t.simple and not t.halted;
     if not found then
         -- It was changed just now, and is stepped by a node from here on.
-        return;
+        return null;
     end if;
     -- As variables: an array that is handed to the aggregate from here is not copied at every step.
     v_rows := v_table.rows;
@@ -193,27 +186,80 @@ begin
             where k.fired is not null
         ) o
     $statement$, v_table.classifier);
-    if v_claim.upto - v_claim.from_position <= 100 and cardinality(v_rows) <= 1000 then
+    if p_upto - p_after <= 100 and cardinality(v_rows) <= 1000 then
         select o.* into v_out
-        from headrace_internal.execute_prepared(format('headrace_correlate_%s_%s', v_claim.version_id, md5(v_table.classifier)),
+        from headrace_internal.execute_prepared(format('headrace_correlate_%s_%s', v_table.version_id, md5(v_table.classifier)),
             'bigint, bigint, integer[], integer[], integer, integer, integer[], boolean, integer, jsonb', v_statement,
-            format('%s, %s, %L, %L, %s, %s, %L, %L, %s, %L', v_claim.from_position, v_claim.upto, v_rows, v_marks, v_table.symbols,
+            format('%s, %s, %L, %L, %s, %s, %L, %L, %s, %L', p_after, p_upto, v_rows, v_marks, v_table.symbols,
                 p_correlator_id, v_table.idle, v_table.forgets, v_table.evidence_max, v_table.tokens))
             o (keys text[], positions bigint[], tokens text[], places integer[], evidence text[], totals integer[]);
     else
         execute v_statement into v_out
-        using v_claim.from_position, v_claim.upto, v_rows, v_marks, v_table.symbols, p_correlator_id, v_table.idle, v_table.forgets,
+        using p_after, p_upto, v_rows, v_marks, v_table.symbols, p_correlator_id, v_table.idle, v_table.forgets,
             v_table.evidence_max, v_table.tokens;
     end if;
-    outputs := 0;
     if v_out.keys is not null then
-        outputs := headrace_internal.deliver_correlations(v_claim.version_id, v_out.keys, v_out.positions, null, v_out.tokens, v_out.places,
+        v_outputs := headrace_internal.deliver_correlations(v_table.version_id, v_out.keys, v_out.positions, null, v_out.tokens, v_out.places,
             v_out.evidence, v_out.totals);
     end if;
-    perform headrace.advance(v_claim.consumer_id, -1, v_claim.upto);
+    perform headrace.advance(v_table.consumer_id, -1, p_upto);
+    return v_outputs;
+end
+$$;
+
+-- Runs a correlator with a simple table over its next events: one batch, one transaction with instances, outputs and cursor.
+-- Returns the number of events and of tokens, the position it has reached, and whether more events may wait; no row when nothing is due.
+-- Locks: the cursor row. See headrace_internal.claim_correlator and headrace_internal.step_simple.
+-- Calls: claim_correlator, step_simple.
+create or replace function headrace_internal.correlate(p_correlator_id integer, p_max integer default 100000)
+returns table (events bigint, outputs bigint, "position" bigint, has_more boolean)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_claim record;
+begin
+    select c.from_position, c.upto, c.has_more into v_claim
+    from headrace_internal.claim_correlator(p_correlator_id, p_max) c;
+    if not found then
+        return;
+    end if;
+    outputs := headrace_internal.step_simple(p_correlator_id, v_claim.from_position, v_claim.upto);
+    if outputs is null then
+        return;
+    end if;
     events := v_claim.upto - v_claim.from_position;
     position := v_claim.upto;
     has_more := v_claim.has_more;
     return next;
+end
+$$;
+
+-- Runs a correlator of a topic with a simple table over the events that this transaction has just appended there, those after p_after up to p_upto.
+-- Returns the number of tokens; null, and nothing has happened, unless they are what the correlator handles next, as
+-- headrace_internal.claim_correlator decides it: then they are left to headrace_internal.correlate. The caller holds the topic's row, so the
+-- engine cannot change, and has read it.
+-- Locks: the cursor row, no key update, skip locked. Indexes: cursor_pkey, correlator_version_pending.
+-- Calls: step_simple.
+create or replace function headrace_internal.correlate_at(p_topic_id integer, p_correlator_id integer, p_after bigint, p_upto bigint)
+returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+    perform
+    from headrace_internal.correlator_table t
+    join headrace_internal.consumer c on c.consumer_id = t.consumer_id
+    join headrace_internal.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
+    where t.correlator_id = p_correlator_id and c.topic_id = p_topic_id
+        and u.position = p_after and u.state = 'running' and u.retry_at is null and (u.single_to > u.position) is not true
+        and not exists (select from headrace_internal.pause p where p.consumer_id = t.consumer_id)
+        and (select v.version_id from headrace_internal.correlator_version v
+            where v.correlator_id = p_correlator_id and v.status = 'pending' limit 1) is null
+    for no key update of u skip locked;
+    -- The table is read while the cursor is locked: a version that was compiled meanwhile begins after p_after.
+    return case when found then headrace_internal.step_simple(p_correlator_id, p_after, p_upto) end;
 end
 $$;

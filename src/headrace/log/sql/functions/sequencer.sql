@@ -223,14 +223,19 @@ $$;
 -- Returns the events that it has appended to topics of p_handed_over, for consumers of the same node, unless these are many, and behind the
 -- events of each topic a row without event_id: its position is that of the first event, and its payload says for the topic how many
 -- "events" it has appended and "duplicates" dropped, how many are "handed" over with how many "bytes", its "partitions", for how long its consumers let events gather, its number
--- of "erasures", on which "server", and for how long the step has worked, "work_s".
+-- of "erasures", on which "server", for how long the step has worked to append, "work_s", and which rules and correlators were "served".
+-- Of p_pass_topics, rules (p_pass_correlators is 0 at that place) and simple correlators that are caught up work on the events in this
+-- transaction: see headrace_internal.run_pass. Not on more than 100 events of a topic, nor in a step that is full or after a topic has failed:
+-- then the loops of the nodes work on them beside each other.
 -- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice. Its plans are generic: a step is often shorter
 -- than planning it. Reads of the log are planned for their topic: see headrace_internal.read_head and headrace_internal.known_events.
 -- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock, and 10
 -- ms for one that a role of the topic's namespace may hold. Index: failure_pkey; see headrace_internal.sequence_topic.
--- Calls: require_read_committed, outbox_topics, sequence_topic, sequence_alone, notify.
-create or replace function headrace_internal.sequence_step(p_batch integer, p_rests boolean, p_handed_over integer[] default '{}')
-returns setof headrace.logged_event
+-- Calls: require_read_committed, outbox_topics, sequence_topic, sequence_alone, run_pass, notify.
+create or replace function headrace_internal.sequence_step(
+    p_batch integer, p_rests boolean, p_handed_over integer[] default '{}', p_pass_topics integer[] default '{}',
+    p_pass_correlators integer[] default '{}', p_pass_ms double precision default 20
+) returns setof headrace.logged_event
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -249,6 +254,12 @@ declare
     v_move       headrace_internal.topic_move;
     v_row        headrace.logged_event;
     v_notify     text;
+    v_topic_ids  integer[];
+    v_firsts     bigint[];
+    v_lasts      bigint[];
+    v_is_full    boolean := false;
+    v_work_s     double precision;
+    v_passed     jsonb;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform headrace_internal.require_read_committed('headrace.sequence');
@@ -282,6 +293,12 @@ begin
                     v_topic.topic_id = any (p_handed_over));
                 v_partitions := v_partitions - v_moved.time_partitions;
                 v_moves := v_moves || row(v_topic.topic_row, v_moved.first_position, v_moved.events, v_moved.duplicates, v_moved.rows)::headrace_internal.topic_move;
+                v_is_full := v_is_full or v_moved.events + v_moved.duplicates >= p_batch;
+                if v_topic.topic_id = any (p_pass_topics) and v_moved.events between 1 and 100 and (v_topic.topic_row).engine = 'database' then
+                    v_topic_ids := v_topic_ids || v_topic.topic_id;
+                    v_firsts := v_firsts || v_moved.first_position;
+                    v_lasts := v_lasts || v_moved.first_position + v_moved.events - 1;
+                end if;
             elsif v_topic.retry_at <= headrace.clock() then
                 v_alone := v_alone || v_topic.topic_id;
             end if;
@@ -297,6 +314,10 @@ begin
     if v_moves is null then
         return;
     end if;
+    v_work_s := date_part('epoch', clock_timestamp() - statement_timestamp());
+    if v_topic_ids is not null and v_alone is null and not v_is_full then
+        v_passed := headrace_internal.run_pass(v_topic_ids, v_firsts, v_lasts, p_pass_topics, p_pass_correlators, p_pass_ms);
+    end if;
     foreach v_move in array v_moves loop
         if v_move.rows is not null then
             return query select (v_move.topic).topic, r.* from unnest(v_move.rows) r;
@@ -306,7 +327,7 @@ begin
         v_row.payload := jsonb_build_object('topic_id', v_row.topic_id, 'events', v_move.events, 'duplicates', v_move.duplicates,
             'handed', coalesce(cardinality(v_move.rows), 0), 'bytes', coalesce(pg_column_size(v_move.rows), 0), 'partitions', (v_move.topic).partitions, 'erasures', (v_move.topic).erasures, 'server', pg_postmaster_start_time(),
             'latency_ms', (select min(c.latency_ms) from headrace_internal.consumer c where c.topic_id = v_row.topic_id),
-            'work_s', date_part('epoch', clock_timestamp() - statement_timestamp()));
+            'work_s', v_work_s, 'served', v_passed -> v_row.topic_id::text);
         return next v_row;
     end loop;
     v_notify := (select string_agg((m.topic).topic_id::text, ',') from unnest(v_moves) m where m.events > 0);

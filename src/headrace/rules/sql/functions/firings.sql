@@ -198,12 +198,36 @@ exception
 end
 $$;
 
+-- Evaluates the rules of a topic on the events after p_after up to p_upto, and moves the cursor there. Returns the number of firings. The
+-- caller has locked the cursor of the rules, where it stands at p_after, and found no rule that waits for the compiler.
+-- Calls: match_events, fire, react_late, place_firings, advance.
+create or replace function headrace_internal.react_to_events(p_topic_id integer, p_consumer_id bigint, p_after bigint, p_upto bigint)
+returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+    v_hits    headrace_internal.rule_hit[];
+    v_firings integer := 0;
+begin
+    for v_hits in select m.hits from headrace_internal.match_events(p_topic_id, 'after', p_after, p_upto) m (hits) loop
+        v_firings := v_firings + headrace_internal.fire(p_topic_id, v_hits);
+    end loop;
+    v_firings := v_firings + headrace_internal.react_late(p_topic_id, p_upto);
+    perform headrace_internal.place_firings(p_topic_id, p_upto);
+    perform headrace.advance(p_consumer_id, -1, p_upto);
+    return v_firings;
+end
+$$;
+
 -- Evaluates the rules of a topic on its next events: one batch, one transaction with firings, actions and cursor.
 -- Returns the number of events and firings; no row when nothing is due, when another session holds the cursor, when the rules of
 -- the topic are paused, when it runs on another engine, or while a rule waits for the compiler: an event published after a rule was written does not pass before the
 -- rule is active.
 -- Locks: the cursor row, no key update, skip locked. Index: rule_version_pending; see also batch_end and match_events.
--- Calls: batch_end, match_events, fire, react_late, place_firings, advance.
+-- Calls: batch_end, react_to_events.
 create or replace function headrace_internal.react(p_topic_id integer, p_max integer default 1000)
 returns table (events integer, firings integer, "position" bigint, has_more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -216,7 +240,6 @@ declare
     v_cursor record;
     v_max    integer;
     v_upto   bigint;
-    v_hits   headrace_internal.rule_hit[];
 begin
     select u.consumer_id, u.position, u.single_to into v_cursor
     from headrace_internal.consumer c
@@ -236,14 +259,36 @@ begin
     if events = 0 or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
         return;
     end if;
-    firings := 0;
-    for v_hits in select m.hits from headrace_internal.match_events(p_topic_id, 'after', v_cursor.position, v_upto) m (hits) loop
-        firings := firings + headrace_internal.fire(p_topic_id, v_hits);
-    end loop;
-    firings := firings + headrace_internal.react_late(p_topic_id, v_upto);
-    perform headrace_internal.place_firings(p_topic_id, v_upto);
-    perform headrace.advance(v_cursor.consumer_id, -1, v_upto);
+    firings := headrace_internal.react_to_events(p_topic_id, v_cursor.consumer_id, v_cursor.position, v_upto);
     position := v_upto;
     return next;
+end
+$$;
+
+-- Evaluates the rules of a topic on the events that this transaction has just appended, those after p_after up to p_upto. Returns the number of
+-- firings; null, and nothing has happened, unless they are what the rules handle next, as headrace_internal.react decides it: then they are
+-- left to it. The caller holds the topic's row, so the engine cannot change, and has read it.
+-- Locks: the cursor row, no key update, skip locked. Index: rule_version_pending; see also match_events.
+-- Calls: react_to_events.
+create or replace function headrace_internal.react_at(p_topic_id integer, p_after bigint, p_upto bigint) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+    v_consumer_id bigint;
+begin
+    select u.consumer_id into v_consumer_id
+    from headrace_internal.consumer c
+    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
+        and u.position = p_after and u.state = 'running' and u.retry_at is null and (u.single_to > u.position) is not true
+        and not exists (select from headrace_internal.pause p where p.consumer_id = c.consumer_id)
+        -- The events were read before this: a rule written later is later than all of them.
+        and (select v.version_id from headrace_internal.rule_version v
+            where v.topic_id = p_topic_id and v.status = 'pending' limit 1) is null
+    for no key update of u skip locked;
+    return case when found then headrace_internal.react_to_events(p_topic_id, v_consumer_id, p_after, p_upto) end;
 end
 $$;
