@@ -7,6 +7,7 @@ from headrace.core import map_database_errors, map_error
 from headrace.db.connections import (
     SERVER_FOLDER,
     AsyncConnection,
+    CancelSafeConnection,
     Connection,
     Shards,
     Target,
@@ -98,6 +99,7 @@ __all__ = [
     "WAIT_S",
     "AsyncConnection",
     "AsyncView",
+    "CancelSafeConnection",
     "Command",
     "Connection",
     "EventRate",
