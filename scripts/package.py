@@ -84,10 +84,11 @@ def check_contents(distribution: Distribution) -> int:
 def check_vendor(distribution: Distribution) -> None:
     """Raises PackageError if the browser libraries in the wheel or the sdist are not the pinned ones."""
     with zipfile.ZipFile(distribution.wheel) as archive:
-        in_wheel = {name.rpartition("/")[2]: archive.read(name) for name in archive.namelist() if f"{VENDOR}/" in name}
+        names = [name for name in archive.namelist() if f"{VENDOR}/" in name and not name.endswith("/")]
+        in_wheel = {name.partition(f"{VENDOR}/")[2]: archive.read(name) for name in names}
     with tarfile.open(distribution.sdist) as archive:
         members = [member for member in archive.getmembers() if f"src/{VENDOR}/" in member.name and member.isfile()]
-        in_sdist = {member.name.rpartition("/")[2]: archive.extractfile(member).read() for member in members}  # type: ignore[union-attr]
+        in_sdist = {member.name.partition(f"{VENDOR}/")[2]: archive.extractfile(member).read() for member in members}  # type: ignore[union-attr]
     try:
         assets.check_contents(in_wheel, distribution.wheel.name)
         assets.check_contents(in_sdist, distribution.sdist.name)

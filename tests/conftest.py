@@ -8,6 +8,7 @@ chooses for one test."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -281,3 +282,12 @@ def second(database: Target) -> Iterator[Connection]:
     """Another session on the same database."""
     with connect(database) as connection:
         yield connection
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """What a test leaves open stays open: nothing is closed by the garbage collector."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -183,6 +183,56 @@ async def test_lost_redrive_is_that_of_its_letter_alone(conn: Connection, databa
     assert cursors(conn) == [(10, 0, False)]
 
 
+async def test_vacuum_freeze_takes_no_running_claim_for_an_old_one(conn: Connection, database: Target, start: Start) -> None:
+    topic(conn)
+    fill(conn, 3)
+    handler = Scripted()
+    runner = await start(handler.consumer(Failure.dead_letter(attempts=2, key_order="skip")))
+    with lost_session(conn, database, CLAIM, runner.consumer_id, 100, 1):
+        conn.execute("vacuum freeze")
+    await runner.handle_batch()
+    assert [row[1:] for row in cursors(conn)] == [(0, True)] and handler.calls == []
+
+
+async def test_loss_that_vacuum_freeze_has_wiped_away_is_no_attempt_and_the_next_one_counts(
+    conn: Connection, database: Target, start: Start
+) -> None:
+    """Freezing removes the id of a locker that has ended. The event is then delivered once more than its policy says."""
+    topic(conn)
+    fill(conn, 1)
+    handler = Scripted()
+    runner = await start(handler.consumer(ONCE))
+    for freeze in (True, False, False):
+        with lost_session(conn, database, CLAIM, runner.consumer_id, 100, 1):
+            pass
+        if freeze:
+            conn.execute("vacuum freeze headrace_internal.claim, headrace_internal.cursor")
+            assert conn.execute("select xmax from headrace_internal.claim").fetchone() == ("0",)
+        else:
+            await runner.handle_batch()
+            conn.execute("update headrace_internal.cursor set retry_at = null")
+        assert cursors(conn)[0][:2] == (0, 0)
+    with lost_session(conn, database, CLAIM.replace("%s)", "%s, true)"), runner.consumer_id, 100, 1):
+        pass
+    await runner.handle_batch()
+    assert letters(conn) == [(1, 1, "SessionLost")] and handler.calls == []
+
+
+async def test_recorded_loss_stays_recorded_when_everything_is_frozen(conn: Connection, database: Target, start: Start) -> None:
+    topic(conn)
+    fill(conn, 2)
+    handler = Scripted()
+    runner = await start(handler.consumer(ONCE))
+    with lost_session(conn, database, CLAIM, runner.consumer_id, 100, 1):
+        pass
+    await runner.handle_batch()
+    conn.execute("vacuum freeze headrace_internal.cursor")
+    conn.execute("vacuum (freeze, full) headrace_internal.cursor")
+    while await runner.handle_once():
+        pass
+    assert handler.calls == [1, 2] and cursors(conn) == [(2, 0, False)] and letters(conn) == []
+
+
 OTHERS: dict[str, str] = {
     "seek": "select headrace.seek('orders', 'c', 'latest')",
     "erasure": "select headrace.erase_key('orders', 'k1')",

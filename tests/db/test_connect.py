@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg_pool import PoolTimeout
 
 from headrace.core import Invalid
-from headrace.db import AsyncConnection, Connection, Target, connect, connect_async, create_pool
+from headrace.db import AsyncConnection, Connection, Target, connect, connect_async, connect_loop, create_pool
 from headrace.db.connections import connection_string
+from tests.builders import through_proxy
 
 SERVER_SIDE = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
 
@@ -81,3 +88,80 @@ def test_connect_without_a_target_uses_the_configured_database(database: Target,
     monkeypatch.setenv("HEADRACE_DSN", "a=postgresql://db1/app b=postgresql://db2/app")
     with pytest.raises(Invalid, match=r"2 shards \(a, b\)"), connect():
         pass
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[tuple[Target, asyncio.Event, asyncio.Event]]:
+    """A server that reads and never answers; whether it has a client, and whether that one has closed its connection."""
+    connected, closed = asyncio.Event(), asyncio.Event()
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        while await reader.read(1000):
+            pass
+        closed.set()
+        writer.close()
+
+    async with await asyncio.start_server(read, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield Target("silent", f"postgresql://me@127.0.0.1:{port}/x?sslmode=disable"), connected, closed
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("open_connection", [connect_async, connect_loop])
+async def test_cancelled_attempt_to_connect_is_closed_although_its_error_is_kept(
+    open_connection: Callable[[Target], Awaitable[AsyncConnection]],
+) -> None:
+    async with silent_server() as (target, connected, closed), asyncio.timeout(30):
+        attempt = asyncio.ensure_future(open_connection(target))
+        await connected.wait()
+        attempt.cancel()
+        # The cancelled task keeps its error until somebody asks for it.
+        await asyncio.wait([attempt])
+        await closed.wait()
+        assert attempt.cancelled()
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.usefixtures("uncollected")
+async def test_attempt_that_took_too_long_is_closed_although_its_error_is_kept() -> None:
+    async with silent_server() as (target, _, closed), asyncio.timeout(30):
+        with pytest.raises(psycopg.OperationalError, match="timeout") as kept:
+            await connect_async(Target("silent", make_conninfo(target.dsn, connect_timeout=2)))
+        await closed.wait()
+        assert kept.value is not None
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.usefixtures("uncollected")
+async def test_connection_whose_settings_are_refused_is_closed(conn: Connection, database: Target) -> None:
+    sessions = "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend'"
+    name = "headrace_internal.no such setting"
+    async with create_pool(database, size=1, settings={name: "1"}) as pool, asyncio.timeout(30):
+        with pytest.raises(PoolTimeout):
+            await pool.getconn(timeout=0.5)
+        while conn.execute(sessions).fetchone() != (1,):
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.usefixtures("uncollected")
+async def test_connection_of_a_block_is_closed_although_its_rollback_is_cancelled(database: Target) -> None:
+    with through_proxy(database) as (target, proxy):
+        opened = await connect_async(target)
+
+        async def work() -> None:
+            async with opened:
+                await opened.execute("begin")
+                proxy.swallow()
+                raise ZeroDivisionError
+
+        block = asyncio.ensure_future(work())
+        async with asyncio.timeout(30):
+            while opened.info.transaction_status is not TransactionStatus.ACTIVE:
+                await asyncio.sleep(0.01)
+            while not block.done():
+                block.cancel()
+                await asyncio.sleep(0.01)
+        assert opened.closed

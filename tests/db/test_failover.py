@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,3 +154,25 @@ def test_lost_tail_is_noticed_by_spark_archive_and_node(pair: Pair, tmp_path: Pa
             file.rename(tmp_path / file.name)
         assert archive_orders(conn, promoted, tmp_path / "archive", days=3)
         assert [file.events for file in list_archive(conn)] == [25]
+
+
+def test_claim_that_was_lost_with_its_server_is_found_on_the_promoted_standby(pair: Pair) -> None:
+    """The lock of the claim is in the WAL, and its end is that of the primary."""
+    claim = "select event_id, payload from headrace.claim_events(1, 10, 1, 0, 1)"
+    cursor = "select position, attempts, single_to from headrace.cursor"
+    with connect(Target("main", pair.primary.dsn())) as conn:
+        create_topic(conn, "orders", time_partition="day")
+        conn.execute("select headrace.create_consumer('orders', 'effects', p_start => 'earliest')")
+        events(conn, 1, 3, days=0)
+        with psycopg.connect(pair.primary.dsn()) as worker:
+            assert len(worker.execute(claim).fetchall()) == 4
+            pair.cut()
+            promoted = pair.fail_over()
+            with suppress(psycopg.OperationalError):
+                worker.execute("select")
+    with connect(promoted) as conn:
+        assert conn.execute(claim).fetchall() == [(None, {"events": 0, "partial": True})], "it only records the loss"
+        assert conn.execute(cursor).fetchall() == [(0, 0, 3)], "no attempt counts, and each event is handled alone"
+        for position in (1, 2, 3):
+            assert consume(conn, 100) == [position]
+        assert conn.execute(claim).fetchall() == []

@@ -26,7 +26,7 @@ from headrace.schedules import create_schedule, drop_schedule, list_schedules, p
 from headrace.spark import event_schema
 from headrace.spark.source import EventReader, SourceOptions
 from headrace.testing import Kit
-from tests.builders import drain, fill, numbers, topic
+from tests.builders import drain, fill, numbers, topic, wait_until
 from tests.drivers.callers import CALLERS
 from tests.spark.reading import secret_file
 
@@ -286,3 +286,28 @@ def test_source_of_spark_reads_through_a_pooler(shared_backend: Target, conn: Co
     for split in reader.partitions() * 3:
         assert sum(batch.num_rows for batch in reader.read(split)) == 10
         assert traces(shared_backend) == []
+
+
+async def test_claim_of_a_client_that_dies_behind_a_transaction_pooler_is_lost(
+    transaction_pooler: Target, conn: Connection
+) -> None:
+    """An application may claim by SQL: its transaction holds one server connection, which the pooler closes when the client is gone."""
+    topic(conn)
+    fill(conn, 2)
+    create_consumer(conn, MAILS)
+    claim = "select payload from headrace.claim_events((select consumer_id from headrace.consumer where consumer = 'mails'), 10, 1, 0, 1)"
+    position = "select position, attempts, single_to from headrace.cursor where partition = 0"
+    for _ in range(3):
+        with connect(transaction_pooler) as healthy, healthy.transaction():
+            assert len(healthy.execute(claim).fetchall()) == 3
+    assert conn.execute(position).fetchone() == (0, 0, 0), "whoever gives up and commits has lost nothing"
+    client = psycopg.connect(transaction_pooler.dsn, prepare_threshold=None)
+    client.execute(claim)
+    client.close()
+
+    def is_recorded() -> bool:
+        with connect(transaction_pooler) as healthy:
+            healthy.execute(claim)
+        return conn.execute(position).fetchone() == (0, 0, 2)
+
+    wait_until(is_recorded, "the end of the server connection")

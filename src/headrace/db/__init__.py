@@ -7,6 +7,7 @@ from headrace.core import map_database_errors as map_database_errors, map_error 
 from headrace.db.connections import (
     SERVER_FOLDER as SERVER_FOLDER,
     AsyncConnection as AsyncConnection,
+    CancelSafeConnection as CancelSafeConnection,
     Connection as Connection,
     Shards as Shards,
     Target as Target,

@@ -10,13 +10,15 @@ import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -248,9 +250,44 @@ def _operational_errors() -> tuple[type[psycopg.OperationalError], ...]:
     return (psycopg.OperationalError, *([arrow.OperationalError] if arrow else []))
 
 
+class CancelSafeConnection(psycopg.AsyncConnection[TupleRow]):
+    """A connection that is closed at once if the attempt to connect fails or is cancelled, or if the end of its block is.
+
+    psycopg leaves a half-made connection to whoever keeps the error: its traceback holds the frame, and the frame the connection. A
+    cancelled task keeps its error, and what a node consists of refers to itself, so the session stayed open until Python collected
+    its garbage."""
+
+    @classmethod
+    async def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        """As psycopg's, and nothing of a failed attempt stays open."""
+        try:
+            return await super().connect(conninfo, **options)
+        except BaseException as error:
+            _clear_frames(error)
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(exc_type, exc_val, exc_tb)
+        except BaseException:
+            # A connection of a pool is given back in any case, and the pool closes it if its transaction is still open.
+            if getattr(self, "_pool", None) is None:
+                await self.close()
+            raise
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Drops the local variables of the frames that have raised an error, and of those behind it."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
+
+
 async def connect_async(target: Target) -> AsyncConnection:
     """An asynchronous connection in autocommit mode; the caller closes it."""
-    conn = await psycopg.AsyncConnection.connect(conninfo(target, NODE_PARAMETERS), autocommit=True)
+    conn = await CancelSafeConnection.connect(conninfo(target, NODE_PARAMETERS), autocommit=True)
     set_json_loads(decode, conn)
     return conn
 

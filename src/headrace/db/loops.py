@@ -441,6 +441,10 @@ async def run_to_end(step: Coroutine[Any, Any, None]) -> None:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancellation = error
-    task.result()
-    if cancellation is not None:
-        raise cancellation
+    try:
+        task.result()
+        if cancellation is not None:
+            raise cancellation
+    finally:
+        # The error's traceback holds this frame: without this, both and everything the callers have stay until they are collected.
+        cancellation = None

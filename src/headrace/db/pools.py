@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from psycopg.types.json import set_json_loads
 
 from headrace.core import Invalid, decode, encode
-from headrace.db.connections import NODE_PARAMETERS, AsyncConnection, Target, connect_async, conninfo
+from headrace.db.connections import (
+    NODE_PARAMETERS,
+    AsyncConnection,
+    CancelSafeConnection,
+    Target,
+    connect_async,
+    conninfo,
+)
 from headrace.db.sql_files import query
 
 if TYPE_CHECKING:
@@ -188,9 +195,14 @@ def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None
 
 
 async def _configure(conn: AsyncConnection, settings: Mapping[str, str], limits: Mapping[str, str]) -> None:
-    """By a statement and not by startup options, which PgBouncer does not pass on."""
+    """By a statement and not by startup options, which PgBouncer does not pass on. Closes the connection if it fails or is
+    cancelled: nobody else has it yet."""
     parameters = {"settings": encode(settings), "limits": encode(limits), "defaults": encode(_NODE_SETTINGS)}
-    await conn.execute(query("db/configure"), parameters)
+    try:
+        await conn.execute(query("db/configure"), parameters)
+    except BaseException:
+        await conn.close()
+        raise
 
 
 def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits: Mapping[str, str]) -> OwnPool:
@@ -202,6 +214,7 @@ def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits:
 
     return AsyncConnectionPool(
         conninfo(target, NODE_PARAMETERS),
+        connection_class=CancelSafeConnection,
         min_size=1,
         max_size=size,
         open=False,

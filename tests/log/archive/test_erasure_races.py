@@ -165,3 +165,31 @@ def test_erasure_and_move_to_another_engine_wait_for_each_other_in_turn(
             batch.commit()
     assert conn.execute("select engine from headrace.topic").fetchone() == ("spark",)
     assert tables_with(conn, SECRET) == []
+
+
+def test_erasure_and_change_of_a_schema_wait_for_each_other_in_turn(conn: Connection, database: Target, consumer_id: int) -> None:
+    """Both need the namespace's row and the topic's."""
+    check = """'{"check": "true", "rules": [], "is_complete": true}'"""
+    change = f"select headrace.set_event_schema('placed', '{{}}', p_validation => 'warn', p_check => {check})"
+    with transaction(database) as sequencer:
+        sequencer.execute("select from headrace_internal.topic for no key update")
+        with waiting_statement(conn, database, ERASE), waiting_statement(conn, database, change, waiting=2):
+            sequencer.commit()
+    assert conn.execute("select checks_payloads from headrace_internal.topic").fetchone() == (True,)
+    assert tables_with(conn, SECRET) == []
+
+
+def test_change_of_a_schema_locks_the_topics_in_the_order_of_an_erasure(conn: Connection, database: Target) -> None:
+    # Neither by name nor by place are they in the order of their ids: new versions of the rows come last in the table.
+    topics = [create_topic(conn, name) for name in ("c", "b", "a")]
+    for topic_id in reversed(topics):
+        conn.execute("update headrace_internal.topic set created_at = created_at where topic_id = %s", (topic_id,))
+    check = """'{"check": "true", "rules": [], "is_complete": true}'"""
+    change = f"select headrace.set_event_schema('placed', '{{}}', p_validation => 'warn', p_check => {check})"
+    lock = "select from headrace_internal.topic where topic_id = %s for no key update"
+    with transaction(database) as erasure:
+        erasure.execute(lock, (topics[0],))
+        with waiting_statement(conn, database, change):
+            for topic_id in topics[1:]:
+                erasure.execute(lock, (topic_id,))
+            erasure.commit()

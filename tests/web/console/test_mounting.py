@@ -261,6 +261,12 @@ def test_changed_file_of_a_library_is_named_and_never_used_for_a_build(tmp_path:
         AssetError, match=r"were changed: b\.js has SHA-256 \w+, expected \w+ of letters 1\.0\.0; delete the folder"
     ):
         fetch(tmp_path, libraries=[library])
+    (tmp_path / "b.js").write_bytes(b"b")
+    assert fetch(tmp_path, libraries=[library]) == []
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.js").write_bytes(b"a")
+    with pytest.raises(AssetError, match=r"were changed: more/a\.js belongs to no library; delete the folder"):
+        fetch(tmp_path, libraries=[library])
 
 
 def test_without_npm_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

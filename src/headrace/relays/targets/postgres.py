@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import JSON, DeliveryError, RawJSON, TargetRefused, encode, is_reference
-from headrace.db import query
+from headrace.db import CancelSafeConnection, query
 from headrace.relays.targets.options import Option, Options, find_mistakes
 from headrace.relays.targets.target import Message
 
@@ -194,7 +194,7 @@ class PostgresTarget:
 
     async def open(self) -> None:
         try:
-            self._conn = await psycopg.AsyncConnection.connect(
+            self._conn = await CancelSafeConnection.connect(
                 make_conninfo("", **{**_PARAMETERS, **self._address}), autocommit=True
             )
             await self._conn.execute(_SETTINGS, (f"{STATEMENT_S}s", f"{STATEMENT_S}s"))

@@ -3,7 +3,7 @@
 They are not in git. `python -m headrace.web.console.assets` takes them from npm, by version and by the SHA-512 that is written here,
 into the folder vendor/ of this package, with their licences. Every build of the package does the same through hatch_build.py,
 which loads this file alone; so it imports the standard library only. Files that are there already are compared with the SHA-256 that
-is written here: a changed one is an error and never gets into a package. Without them the console works for reading:
+is written here: a changed one, or one that belongs to no library, is an error and never gets into a package. Without them the console works for reading:
 pages are whole without JavaScript; charts are left out and live pages are replaced as a whole."""
 
 from __future__ import annotations
@@ -89,13 +89,16 @@ def fetch(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) ->
 
 
 def check_files(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) -> None:
-    """Raises AssetError if a file in the folder is not the one of its library."""
-    check_contents({path.name: path.read_bytes() for path in _paths(folder, libraries)}, str(folder), libraries=libraries)
+    """Raises AssetError if a file in the folder is not the one of its library, or of none."""
+    contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    check_contents(contents, str(folder), libraries=libraries)
 
 
 def check_contents(contents: Mapping[str, bytes], place: str, *, libraries: Sequence[Library] = LIBRARIES) -> None:
-    """Raises AssetError if one of these files, by their names, is not the one of its library. `place` says where they are."""
-    changed = [
+    """Raises AssetError if one of these files, by their names, is not the one of its library, or of none. `place` says where they are."""
+    known = {MARKER} | {file.name for library in libraries for file in library.files.values()}
+    changed = [f"{name} belongs to no library" for name in sorted(contents.keys() - known)]
+    changed += [
         f"{file.name} has SHA-256 {digest}, expected {file.sha256} of {library.package} {library.version}"
         for library in libraries
         for file in library.files.values()

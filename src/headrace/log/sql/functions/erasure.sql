@@ -18,7 +18,7 @@ language plpgsql volatile
 as $$
 declare
     v_salt    text := gen_random_uuid()::text;
-    v_streams integer[];
+    v_streams bigint[];
     v_states  bigint;
     v_outputs bigint;
 begin
@@ -308,8 +308,8 @@ $$;
 -- only its archive has some of its events.
 -- Old versions of the rows stay on disk until VACUUM; "headrace topic erasures --finish" runs it, headrace.erasure lists the tables.
 -- Raises HR250 while the topic is archived, HR208 unless READ COMMITTED. Takes the level admin.
--- Locks: the rows of the topic and of all topics that its events reach as outputs of correlators, also by versions that have ended, in
--- the order of their ids, so that no event is sequenced meanwhile; but not while it searches the log. The cursors of correlators; the rows.
+-- Locks: the namespace's row, key share; the rows of the topic and of all topics that its events reach as outputs of correlators, also by
+-- versions that have ended, in the order of their ids, so that no event is sequenced meanwhile; but not while it searches the log. The cursors of correlators; the rows.
 -- It reads the whole log of the topic: there is no index on the key.
 -- Calls: topic_id, require_read_committed, log_head, erase_events, erased_payload, erased_headers, erase_actions, queue_tables.
 create or replace function headrace.erase_key(
@@ -337,6 +337,8 @@ declare
         'from headrace_internal.%I l where l.key = $1 and l.position > $2 and l.position <= $3', 'log_' || v_topic_id);
 begin
     perform headrace_internal.require_read_committed('headrace.erase_key');
+    -- First, as whoever changes the schemas of the namespace locks it before the topics: the row of the erasure refers to it.
+    perform from headrace_internal.namespace n where n.namespace = v_namespace for key share;
     if p_key is null or p_fields = '{}' or '' = any (p_fields) or array_position(p_fields, null) is not null then
         raise exception 'a key and, to redact, the names of fields are needed'
             using errcode = 'HR300', hint = 'Example: select headrace.erase_key(''orders'', ''customer-7'', array[''email'']).';

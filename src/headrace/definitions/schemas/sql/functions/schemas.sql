@@ -9,7 +9,8 @@ as $$
 $$;
 
 -- After a schema was set, changed or dropped: marks the topics of the namespace in which publishing has to check payloads, and by which
--- schemas. A publisher whose snapshot is older than that checks by the schemas before. Locks: the topics' rows, for a moment; a sequencer finishes its batch first.
+-- schemas. A publisher whose snapshot is older than that checks by the schemas before. Locks: the topics' rows, in the order of their ids,
+-- as an erasure does; a sequencer finishes its batch first.
 -- Calls: schemas_digest.
 create or replace function headrace_internal.event_schema_written() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -18,6 +19,8 @@ declare
     v_namespace text := coalesce(new.namespace, old.namespace);
     v_digest    bigint := headrace_internal.schemas_digest(v_namespace);
 begin
+    perform from headrace_internal.topic t
+    where t.namespace = v_namespace and t.schemas_digest is distinct from v_digest order by t.topic_id for no key update;
     update headrace_internal.topic t set checks_payloads = v_digest is not null, schemas_digest = v_digest
     where t.namespace = v_namespace and t.schemas_digest is distinct from v_digest;
     return null;
