@@ -45,7 +45,13 @@ def test_publishing_imports_no_driver_and_nothing_heavy(room: str) -> None:
     packages = {module.partition(".")[0] for module in modules}
     assert room in modules
     assert packages & (HEAVY | {"psycopg", "asyncpg", "django", "opentelemetry"}) == set()
-    assert {module.split(".")[1] for module in modules if module.startswith("headrace.")} <= {"core", "drivers", "lazy_names", "log", "observe"}
+    assert {module.split(".")[1] for module in modules if module.startswith("headrace.")} <= {
+        "core",
+        "drivers",
+        "lazy_names",
+        "log",
+        "observe",
+    }
 
 
 def test_database_room_imports_heavy_packages_only_when_used() -> None:
