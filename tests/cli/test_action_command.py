@@ -45,7 +45,7 @@ def test_dead_letters_are_grouped_edited_redriven_and_discarded(cli: Cli, conn: 
         ("action", "1", "MAIL", 0), ("action", "2", "MAIL", 1), ("action", "3", "MAIL", 2), ("action", "4", "CALL", 3),
     ]  # fmt: skip
     groups = cli("dead-letter", "groups", "--json").json
-    assert [(group["of"], group["error"], group["dead"]) for group in groups] == [
+    assert [(group["subject"], group["error"], group["dead"]) for group in groups] == [
         ("action MAIL", "ValueError: no address #", 3), ("action CALL", "OSError: line is busy", 1),
     ]  # fmt: skip
     assert cli("dead-letter", "edit", "1", '{"n": 100}').code == 0

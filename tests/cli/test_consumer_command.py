@@ -143,7 +143,7 @@ def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connecti
     assert [(letter["position"], letter["state"], letter["payload"]) for letter in letters] == [(1, "dead", 1), (2, "dead", 2)]
     assert "ValueError: no" in cli("dead-letter", "list", "--consumer", "orders/billing").out
     [group] = cli("dead-letter", "groups", "--json").json
-    assert (group["of"], group["error"], group["dead"]) == ("events of orders/billing", "ValueError: no", 2)
+    assert (group["subject"], group["error"], group["dead"]) == ("events of orders/billing", "ValueError: no", 2)
     shown = cli("dead-letter", "show", "orders/billing/2", "--json").json
     assert (shown["topic"], shown["consumer"], shown["type"], shown["headers"]) == ("orders", "billing", "placed", {})
     assert cli("dead-letter", "edit", "orders/billing/1", '{"total": 1.50}').code == 0

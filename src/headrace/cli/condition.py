@@ -90,7 +90,8 @@ def compare_(
     samples = {name: getattr(comparison, name) for name in ("only_old", "only_new")}
     payloads = {name: None if sample is None else conditions.jsonb_text(sample.payload) for name, sample in samples.items()}
     session.print(
-        {"difference": comparison.difference, **payloads}, text or "undecided: neither proved equal nor told apart by an example"
+        {"difference": comparison.difference, **payloads},
+        text or "undecided: neither a proof that they are equal nor an example of a difference was found",
     )
 
 

@@ -46,9 +46,9 @@ def list_(
         session.bind(actions.list_dead_letters, action=action, consumer=consumer, error=error, ended=ended, limit=limit)
     )
     letters.sort(key=lambda pair: pair[1].kind)  # With several shards this puts all actions before all events.
-    of: Column = ("of", lambda letter: f"{letter.kind} {letter.name}")
+    subject: Column = ("subject", lambda letter: f"{letter.kind} {letter.name}")
     error_line: Column = ("error", lambda letter: first_line(letter.error))
-    columns = [("dead letter", "id"), of, "key", ("reason", _reason), "attempts", ("since", "buried_at"), error_line]
+    columns = [("dead letter", "id"), subject, "key", ("reason", _reason), "attempts", ("since", "buried_at"), error_line]
     session.show(columns, letters, facts=_facts)
 
 
@@ -74,14 +74,14 @@ def _facts(letter: actions.DeadLetter) -> dict[str, object]:
 def groups(session: Session) -> None:
     """Count dead letters by action or consumer, reason and kind of error, the largest groups first."""
     rows = session.collect(lambda conn: map(_group_facts, actions.group_dead_letters(conn, namespace=session.namespace)))
-    session.show(["of", "reason", "error", "dead", "example"], rows, facts=dict)
+    session.show(["subject", "reason", "error", "dead", "example"], rows, facts=dict)
 
 
 def _group_facts(counted: actions.DeadLetterGroup) -> dict[str, object]:
-    of = f"action {counted.name}" if counted.kind == "action" else f"events of {counted.source}"
+    subject = f"action {counted.name}" if counted.kind == "action" else f"events of {counted.source}"
     error, example = counted.error_group, counted.example_id
     dead = f"over {counted.dead}" if counted.is_more else counted.dead
-    return {"of": of, "reason": counted.reason, "error": error, "dead": dead, "example": example}
+    return {"subject": subject, "reason": counted.reason, "error": error, "dead": dead, "example": example}
 
 
 @command(group, "show")

@@ -65,7 +65,9 @@ def correlator_specs(
     names = [(spec.name, spec.version) for spec in specs]
     if duplicates := {name for name in names if names.count(name) > 1}:
         labels = ", ".join(sorted(f"{name} (version {version})" for name, version in duplicates))
-        raise Invalid(f"two correlators have the same name and version: {labels}; their outputs could not be told apart")
+        raise Invalid(
+            f"two correlators have the same name and version: {labels}; nobody could say which of them an output is from"
+        )
     return tuple(specs)
 
 

@@ -266,6 +266,9 @@ def draw_automaton(
 ) -> Drawing | None:
     """The drawing; None where the automaton is too large to be read.
 
+    Not by a library of graph layout: those of a browser leave a page without JavaScript empty, and those of Python need Graphviz or numpy.
+    So few states need columns by distance, and no more.
+
     `keys`: how many stand where; `transitions`: how often an edge was passed; `here`: the units of the key that is marked."""
     graph = ecl.table_graph(table)
     nodes, edges = {node.name: node for node in graph.nodes}, graph.edges
