@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -9,7 +13,7 @@ from headrace.consume import Consumer, create_consumer, drop_consumer, seek_cons
 from headrace.core import ReservedConsumer
 from headrace.correlators import Correlator, CorrelatorEngine, create_correlator
 from headrace.db import Connection, Target, connect
-from headrace.rules import RuleEngine, list_rules
+from headrace.rules import RuleEngine, compiler, list_rules
 from headrace.rules.programs import SHARED_MIN
 from tests.builders import drain, topic
 
@@ -261,3 +265,50 @@ async def test_rules_of_a_topic_may_read_more_fields_than_a_query_has_columns(
     conn.execute("select headrace.publish('cars', 'car', '{\"f35_49\": \"x\", \"f0_0\": \"x\"}', p_key => 'k7')")
     await settle(reactor, conn)
     assert conn.execute("select count(*) from headrace.firing").fetchone() == (3,), "by a first, a last and the key's rule"
+
+
+async def test_rules_work_whose_numbers_are_none_of_an_integer(conn: Connection, reactor: RuleEngine) -> None:
+    for sequence in ("rule_rule_id_seq", "rule_shape_shape_id_seq"):
+        conn.execute(f"select setval('headrace_internal.{sequence}', 3000000000)")
+    topic(conn, "cars")
+    for number in range(SHARED_MIN):
+        write(conn, f"shared {number}", f"(object ->> 'hp')::int = {number}")
+    write(conn, "inline", "key = 'k'", timing="inline")
+    await compile_all(reactor)
+    conn.execute("select headrace.pause('rule', 'shared 3')")
+    publish(conn, "NEW_CAR", {"hp": 3})
+    assert await settle(reactor, conn) == 1
+    assert conn.execute("select headrace.resume('rule', 'shared 3')").fetchone() == (1,)
+    write_again = "update headrace.rule set condition = 'true' where rule = 'inline'"
+    conn.execute(write_again)
+    publish(conn, "NEW_CAR", {"hp": 4})
+    assert await settle(reactor, conn) >= 1
+    assert conn.execute("select min(rule_id) > 3000000000 from headrace.rule_version").fetchone() == (True,)
+
+
+@pytest.mark.parametrize("step", ["compile_version", "match_program"])
+async def test_large_conditions_are_compiled_beside_the_loops_of_the_node(
+    conn: Connection, reactor: RuleEngine, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Reading and printing thousands of comparisons takes seconds, in which leases and heartbeats of all namespaces become due."""
+    original = getattr(compiler, step)
+    entered, loop_goes_on = threading.Event(), threading.Event()
+
+    def compile_slowly(*args: Any) -> Any:
+        entered.set()
+        assert loop_goes_on.wait(10), "the event loop waits for the compiler"
+        return original(*args)
+
+    monkeypatch.setattr(compiler, step, compile_slowly)
+    topic(conn, "cars")
+    write(conn, "wide", " or ".join(f"object ->> 'f{number}' = 'x'" for number in range(50)))
+    compilation = asyncio.create_task(compile_all(reactor))
+    async with asyncio.timeout(30):
+        while not entered.is_set():
+            await asyncio.sleep(0.01)
+    if step == "compile_version":
+        # Nor does a batch wait for it.
+        conn.execute("select from headrace_internal.cursor for no key update nowait")
+    loop_goes_on.set()
+    await compilation
+    assert [(state.status, state.error) for state in list_rules(conn)] == [("valid", None)]

@@ -25,9 +25,7 @@ STEPPED_BATCH = 100_000
 """Events of one batch that a node steps; a key's row is read and written once per batch here, too."""
 STEPS_AT_ONCE = 2_000
 """Events after which the node's other loops get their turn."""
-_CORRELATE: LiteralString = (
-    "select events, outputs, position, has_more from headrace_internal.correlate(%s::integer, %s::integer)"
-)
+_CORRELATE: LiteralString = "select events, outputs, position, has_more from headrace_internal.correlate(%s::bigint, %s::integer)"
 DUE_BATCH = 1_000
 """Keys whose timers fire in one transaction."""
 

@@ -1,15 +1,18 @@
 """Compiler: activates the versions of rules.
 
 Owns: the status of versions. Promises: a version is active from a stated position on; an invalid one is marked with its error
-and never evaluated, and the others go on. One compiler works on a topic at a time; meanwhile no rule of the topic changes."""
+and never evaluated, and the others go on. One compiler works on a topic at a time; meanwhile no rule of the topic changes. Large
+conditions are read and printed in a thread, so that the other loops of the node go on."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import TypeAlias
 
 from psycopg.rows import class_row
 
@@ -20,6 +23,8 @@ from headrace.lang.condition import ConditionError, parameterize, parse, to_post
 from headrace.rules.programs import SHARED_MIN, ActiveVersion, Program, inline_program, match_program
 
 logger = logging.getLogger(__name__)
+
+CompiledVersion: TypeAlias = dict[str, str | int | float | None | Sequence[int] | Sequence[str]]
 
 VERSIONS_MAX = 500
 """Versions compiled in one transaction: no rule of the topic can change meanwhile."""
@@ -38,16 +43,17 @@ async def compile_topic(conn: AsyncConnection, topic_id: int, *, lock_ms: int | 
     """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were.
 
     Raises LockNotAvailable if inline rules come or go and another transaction holds the topic's row: other topics must not wait."""
+    # Before the transaction: the locks must not wait for large conditions, and the server ends a transaction that is idle for a minute.
+    known = await asyncio.to_thread(_compile_versions, await _pending_versions(conn, topic_id), {})
     async with conn.transaction():
         if lock_ms is not None:
             await limit_lock_waits(conn, lock_ms)
         statement = "select headrace_internal.begin_compilation(%s, 'headrace.rules', true)"
         row = await (await conn.execute(statement, (topic_id,))).fetchone()
         assert row is not None
-        async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
-            parameters = {"topic_id": topic_id, "limit": VERSIONS_MAX}
-            pending = await (await cursor.execute(query("rules/pending_versions"), parameters)).fetchall()
-        compiled = encode([compile_version(version) for version in pending])
+        pending = await _pending_versions(conn, topic_id)
+        known = await asyncio.to_thread(_compile_versions, pending, known)
+        compiled = encode([known[version.version_id] for version in pending])
         version_ids = [version.version_id for version in pending]
         await conn.execute("select headrace_internal.take_effect(%s, %s, %s::jsonb)", (topic_id, row[0], compiled))
         await _write_programs(conn, topic_id, row[0])
@@ -57,7 +63,18 @@ async def compile_topic(conn: AsyncConnection, topic_id: int, *, lock_ms: int | 
     return len(pending)
 
 
-def compile_version(version: PendingVersion) -> dict[str, str | int | float | None | Sequence[int] | Sequence[str]]:
+async def _pending_versions(conn: AsyncConnection, topic_id: int) -> list[PendingVersion]:
+    async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
+        parameters = {"topic_id": topic_id, "limit": VERSIONS_MAX}
+        return await (await cursor.execute(query("rules/pending_versions"), parameters)).fetchall()
+
+
+def _compile_versions(versions: Sequence[PendingVersion], known: Mapping[int, CompiledVersion]) -> dict[int, CompiledVersion]:
+    """The compiled form of each version, by its id; what is known already is not compiled again."""
+    return {version.version_id: known.get(version.version_id) or compile_version(version) for version in versions}
+
+
+def compile_version(version: PendingVersion) -> CompiledVersion:
     """A version as headrace_internal.take_effect expects it: with its error, or with its shape, keys and constants."""
     if version.dropped:
         return {"version_id": version.version_id}
@@ -88,36 +105,42 @@ def compile_version(version: PendingVersion) -> dict[str, str | int | float | No
 
 async def _write_programs(conn: AsyncConnection, topic_id: int, position: int) -> None:
     """Writes the topic's programs from its active versions."""
-    after = await _checked_versions(conn, topic_id, "after", position)
-    await _write(conn, topic_id, "after", match_program(topic_id, after) if after else None)
-    inline = await _checked_versions(conn, topic_id, "inline", position)
-    await _write(conn, topic_id, "late", match_program(topic_id, inline) if inline else None)
-    if await _write(conn, topic_id, "inline", inline_program(topic_id, inline) if inline else None):
+    _, program = await _checked_versions(conn, topic_id, "after", position)
+    await _write(conn, topic_id, "after", program)
+    inline, program = await _checked_versions(conn, topic_id, "inline", position)
+    await _write(conn, topic_id, "late", await asyncio.to_thread(match_program, topic_id, inline) if inline else None)
+    if await _write(conn, topic_id, "inline", program):
         await conn.execute("select headrace_internal.write_inline(%s)", (topic_id,))
 
 
-async def _checked_versions(conn: AsyncConnection, topic_id: int, timing: str, position: int) -> list[ActiveVersion]:
-    """The active versions of a topic whose program the server accepts; the others are marked invalid."""
+async def _checked_versions(
+    conn: AsyncConnection, topic_id: int, timing: str, position: int
+) -> tuple[list[ActiveVersion], Program | None]:
+    """The active versions of a topic whose program the server accepts, and that program; the others are marked invalid."""
     build = inline_program if timing == "inline" else match_program
     versions: list[ActiveVersion] = []
-    for version in await _active_versions(conn, topic_id, timing):
-        error = _canonical_error(version)
-        if error is None:
+    active = await _active_versions(conn, topic_id, timing)
+    errors = await asyncio.to_thread(list, map(_canonical_error, active))
+    for version, unreadable in zip(active, errors, strict=True):
+        if unreadable is None:
             versions.append(version)
         else:
-            await _invalidate(conn, version, error, position)
-    if not versions or await _program_error(conn, timing, build(topic_id, versions)) is None:
-        return versions
+            await _invalidate(conn, version, unreadable, position)
+    if not versions:
+        return [], None
+    program = await asyncio.to_thread(build, topic_id, versions)
+    if await _program_error(conn, timing, program) is None:
+        return versions, program
     accepted: list[ActiveVersion] = []
     for _, group in groupby(versions, key=attrgetter("shape_id")):
         of_shape = list(group)
-        error = await _program_error(conn, timing, build(topic_id, of_shape))
+        error = await _program_error(conn, timing, await asyncio.to_thread(build, topic_id, of_shape))
         if error is None:
             accepted.extend(of_shape)
         else:
             logger.error("the server rejects the program of rule version %s: %s", of_shape[0].version_id, error)
             await _invalidate(conn, of_shape[0], f"the server rejects its program: {error}", position, same_shape=True)
-    return accepted
+    return accepted, await asyncio.to_thread(build, topic_id, accepted) if accepted else None
 
 
 def _canonical_error(version: ActiveVersion) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from hashlib import md5
 from itertools import groupby
 from operator import attrgetter
@@ -46,7 +47,7 @@ class ActiveVersion:
     variants: Sequence[int] = ()
     """Of the shape: the lengths of prefixes, or the levels of blocks, that its keys have."""
 
-    @property
+    @cached_property
     def condition(self) -> Condition:
         return parse(self.canonical)
 

@@ -17,7 +17,7 @@ from headrace.schedules.cron import expand_cron
 
 EVERY_MINUTE = "* * * * *"
 _minutes = re.compile(r"\d{1,2}(,\d{1,2})*")
-_SET_JOB = "select cron.schedule_in_database(%s, %s, format('select headrace.run_schedule(%%s)', %s::integer), %s)"
+_SET_JOB = "select cron.schedule_in_database(%s, %s, format('select headrace.run_schedule(%%s)', %s::bigint), %s)"
 
 
 @dataclass(frozen=True)

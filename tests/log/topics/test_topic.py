@@ -120,3 +120,36 @@ def test_topic_is_dropped_while_a_long_transaction_reads_the_log(conn: Connectio
         drop_topic(conn, "orders")
         fill(conn, 1, topic="bills")
         assert [row.topic for row in list_topics(conn)] == ["bills"]
+
+
+def test_numbers_of_topics_start_again_after_the_last_one_and_leave_out_what_is_used(conn: Connection) -> None:
+    """Whoever may create topics can use up numbers by rolling back."""
+    first = [create_topic(conn, name) for name in ("a", "b", "c", "d")]
+    assert first == [1, 2, 3, 4]
+    publish(conn, 1, topic="b")
+    drop_topic(conn, "b")
+    conn.execute("delete from headrace_internal.dropped_topic")
+    drop_topic(conn, "c")
+    conn.execute(
+        "insert into headrace_internal.firing (topic_id, event_id, rule_version_id, action, action_id) "
+        "values (5, gen_random_uuid(), 1, 'A', gen_random_uuid())"
+    )
+    conn.execute("select setval('headrace_internal.topic_topic_id_seq', 2147483646)")
+    with conn.transaction(force_rollback=True):
+        assert create_topic(conn, "e") == 2147483647
+    assert create_topic(conn, "e") == 6, "2 has an event in the outbox, 3 is being dropped, 5 has a firing"
+    fill(conn, 2, topic="e")
+    assert numbers(conn, "e") == [1, 2]
+
+
+def test_number_that_a_role_can_use_up_is_a_bigint(conn: Connection) -> None:
+    """A row that is rolled back keeps its number: at some thousands a second an integer lasts for days."""
+    integers = conn.execute(
+        """select a.attrelid::regclass::text from pg_attribute a join pg_sequence s
+               on s.seqrelid = pg_get_serial_sequence(a.attrelid::regclass::text, a.attname)::regclass
+           where a.attrelid::regclass::text ~ '^headrace' and a.attidentity <> '' and a.atttypid <> 'bigint'::regtype and not s.seqcycle
+           order by 1"""
+    ).fetchall()
+    assert [name for (name,) in integers] == ["headrace_internal.log_epoch", "headrace_internal.namespace"], (
+        "the owner's and the nodes'"
+    )

@@ -101,7 +101,7 @@ create table headrace_internal.pause (
     name        text        not null,
     -- Set for a consumer, a correlator and a relay. The pause ends with what is paused.
     consumer_id bigint,
-    rule_id     integer,
+    rule_id     bigint,
     reason      text,
     paused_at   timestamptz not null default headrace.clock(),
     paused_by   text        not null default session_user,

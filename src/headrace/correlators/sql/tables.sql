@@ -1,7 +1,7 @@
 -- Correlators: an ECL pattern over a topic, one machine per key. Insert, update and delete manage them; triggers record every change
 -- as a version and notify the compilers. status, error, version and since_position are for reading; the truth is in correlator_version.
 create table headrace_internal.correlator (
-    correlator_id integer  not null generated always as identity,
+    correlator_id bigint   not null generated always as identity,
     namespace  text        not null default headrace.current_namespace(),
     correlator text        not null,
     topic      text        not null,
@@ -76,7 +76,7 @@ create index correlator_version_pending on headrace_internal.correlator_version 
 
 -- The active compiled table, one per correlator: the layout of docs/ecl-table.md as JSON, and for a simple one its arrays.
 create table headrace_internal.correlator_table (
-    correlator_id integer  not null,
+    correlator_id bigint   not null,
     version_id  bigint     not null,
     consumer_id bigint    not null,
     compiled    text       not null,
@@ -107,7 +107,7 @@ create table headrace_internal.correlator_table (
 
 -- Instances: the state of a key's machine. With a simple table, a key without a row is at the start.
 create table headrace_internal.correlator_instance (
-    correlator_id integer  not null,
+    correlator_id bigint   not null,
     -- '' for a correlator without a key.
     key         text       collate "C" not null,
     units       integer[]  not null,

@@ -1,7 +1,9 @@
 -- Topics: a named log with partitions. Publishers read this row without locking it.
 -- Whoever locks the row (no key update) may write the topic's log: one sequencer at a time.
 create table headrace_internal.topic (
-    topic_id      integer     not null generated always as identity,
+    -- An integer, since each event has it. Admins can use up numbers by topics that they roll back, so these start again: see
+    -- headrace_internal.unused_topic_id.
+    topic_id      integer     not null generated always as identity (cycle),
     namespace     text        not null default 'default',
     topic         text        not null,
     partitions    integer     not null default 1,

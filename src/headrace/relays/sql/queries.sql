@@ -13,7 +13,7 @@ order by e.position;
 -- Claims a batch for one version of a relay. No row if the relay has another version by now: its condition belongs to that one.
 -- Locks and indexes: see headrace.claim_events.
 select {event e}
-from (values (%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean, %s::integer, %s::integer))
+from (values (%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean, %s::bigint, %s::integer))
     p (consumer_id, events_max, events_min, wait_s, partitions, alone, relay_id, version)
 join headrace.relay_state r on r.relay_id = p.relay_id and r.version = p.version
 cross join lateral headrace.claim_events(r.consumer_id, p.events_max, p.events_min, p.wait_s, p.partitions, p.alone) e

@@ -1,7 +1,7 @@
 -- Relays: insert, update and delete on the view headrace.relay manage them. Triggers record every change as a version, keep the
 -- relay's consumer "relay.<name>" and notify the nodes. Secrets are never here: an option refers to one by env: or file:.
 create table headrace_internal.relay (
-    relay_id   integer     not null generated always as identity,
+    relay_id   bigint      not null generated always as identity,
     -- Targets count its positions under it: no relay of another database, and no later one of this name, has the same.
     uid        uuid        not null default headrace.uuid_v7(),
     namespace  text        not null default headrace.current_namespace(),

@@ -1,7 +1,7 @@
 -- Rules. Users write them through the view headrace.rule. Triggers record every change as a version and notify the compilers.
 -- status, error, version and since_position are for reading; the truth about them is in rule_version.
 create table headrace_internal.rule (
-    rule_id    integer     not null generated always as identity,
+    rule_id    bigint      not null generated always as identity,
     namespace  text        not null default headrace.current_namespace(),
     rule       text        not null,
     topic      text        not null,
@@ -69,7 +69,7 @@ create index rule_version_in_force on headrace_internal.rule_version (topic_id, 
 
 -- Shapes: conditions of a topic that differ only in their constants. Each is one join of the topic's match function.
 create table headrace_internal.rule_shape (
-    shape_id integer not null generated always as identity,
+    shape_id bigint  not null generated always as identity,
     topic_id integer not null,
     timing   text    not null,
     shape    text    not null,
@@ -85,7 +85,7 @@ create unique index rule_shape_once on headrace_internal.rule_shape (topic_id, t
 -- The constants of the active versions, found by shape, event type and a key ('' if the shape has none), and within a key by a bound.
 -- A version has a row for each of its keys: the items of a list, or the blocks that a range touches.
 create table headrace_internal.rule_match (
-    shape_id   integer not null,
+    shape_id   bigint  not null,
     version_id bigint  not null,
     key_number integer not null default 1,
     since_position bigint not null,

@@ -1,7 +1,7 @@
 -- Schedules: a cron expression in a time zone, and the event to emit at every tick.
 -- Only the library evaluates the expression; it writes the coming ticks into schedule_due, and SQL fires them.
 create table headrace_internal.schedule (
-    schedule_id   integer     not null generated always as identity,
+    schedule_id   bigint      not null generated always as identity,
     -- The ids of its events derive from it: no schedule of another database produces the same ids.
     uid           uuid        not null default headrace.uuid_v7(),
     namespace     text        not null default 'default',
@@ -45,7 +45,7 @@ create table headrace_internal.schedule (
 
 -- Coming ticks, computed ahead.
 create table headrace_internal.schedule_due (
-    schedule_id integer     not null,
+    schedule_id bigint      not null,
     tick_at     timestamptz not null,
     constraint schedule_due_pkey primary key (schedule_id, tick_at),
     constraint schedule_due_schedule_exists foreign key (schedule_id)
@@ -57,7 +57,7 @@ create index schedule_due_next on headrace_internal.schedule_due (tick_at);
 
 -- Past ticks and their outcome. One row per tick, written in the transaction that publishes its event.
 create table headrace_internal.schedule_tick (
-    schedule_id integer     not null,
+    schedule_id bigint      not null,
     tick_at     timestamptz not null,
     outcome     text        not null,
     event_id    uuid,

@@ -79,7 +79,7 @@ create table headrace_internal.pipeline_batch (
 
 -- Streams: correlators over a streaming frame of Spark. A row has where the stream is; it moves in the transaction of each micro-batch.
 create table headrace_internal.stream (
-    stream_id    integer     not null generated always as identity,
+    stream_id    bigint      not null generated always as identity,
     namespace    text        not null,
     stream       text        not null,
     -- Its correlators as JSON: states are of these patterns only.
@@ -100,7 +100,7 @@ create table headrace_internal.stream (
 
 -- The state of a key in one correlator of a stream.
 create table headrace_internal.stream_state (
-    stream_id  integer not null,
+    stream_id  bigint  not null,
     correlator integer not null,
     key        text    collate "C" not null,
     -- Microseconds since 1970: when its next timer is due.
@@ -114,7 +114,7 @@ create index stream_state_due on headrace_internal.stream_state (stream_id, corr
 
 -- The outputs of streams.
 create table headrace_internal.stream_output (
-    stream_id      integer     not null,
+    stream_id      bigint      not null,
     correlator     text        not null,
     version        integer     not null,
     key            text        collate "C" not null,

@@ -112,13 +112,13 @@ $$;
 -- HR120, HR122, HR123 or HR100 if there is none. Anything an action's name is known by will do: a node, a rule, the registry, the queue.
 -- Calls: consumer_id, queue_of.
 create or replace function headrace_internal.pause_subject(
-    p_kind text, p_name text, p_namespace text, out consumer_id bigint, out rule_id integer
+    p_kind text, p_name text, p_namespace text, out consumer_id bigint, out rule_id bigint
 )
 language plpgsql stable
 as $$
 declare
     v_is_known boolean;
-    v_id       integer;
+    v_id       bigint;
     v_topic_id integer;
 begin
     if p_kind = 'consumer' then

@@ -1,6 +1,6 @@
 -- Moves the instances of a correlator to a new table: units p_old[i] become p_new[i], and new timer j continues old timer
 -- p_timers[j] (from 0; null: it does not run). All other instances are deleted and start again with their next event.
-create or replace function headrace_internal.carry_instances(p_correlator_id integer, p_old text[], p_new text[], p_timers integer[])
+create or replace function headrace_internal.carry_instances(p_correlator_id bigint, p_old text[], p_new text[], p_timers integer[])
 returns table (carried bigint, restarted bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -23,7 +23,7 @@ $$;
 -- and evidence as array literals, memory as JSON (null: without registers). Runs in the transaction that also delivers the outputs and moves the cursor. Index:
 -- correlator_instance_pkey.
 create or replace function headrace_internal.write_instances(
-    p_correlator_id integer,
+    p_correlator_id bigint,
     p_keys       text[],
     p_units      text[],
     p_deadlines  text[],

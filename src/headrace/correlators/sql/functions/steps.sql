@@ -27,7 +27,7 @@ $$;
 -- Locks: the cursor row, no key update, skip locked, until the end of the transaction. Index: log_position.
 -- Calls: log_head.
 create or replace function headrace_internal.claim_correlator(
-    p_correlator_id integer, p_max integer default null, p_settled timestamptz default null, p_engine text default 'database'
+    p_correlator_id bigint, p_max integer default null, p_settled timestamptz default null, p_engine text default 'database'
 ) returns table (consumer_id bigint, topic_id integer, version_id bigint, from_position bigint, upto bigint, has_more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -70,7 +70,7 @@ $$;
 
 -- Returns the events of a batch as a correlator's table sees them, after p_after up to p_upto; without those that have no key.
 -- Index: log_position.
-create or replace function headrace_internal.read_symbols(p_correlator_id integer, p_after bigint, p_upto bigint)
+create or replace function headrace_internal.read_symbols(p_correlator_id bigint, p_after bigint, p_upto bigint)
 returns table ("position" bigint, key text, symbol integer, symbols integer[], appended_at timestamptz, facts text[])
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -91,7 +91,7 @@ $$;
 -- width_bucket can search them. Few events of a small table are stepped by a prepared statement, whose plan costs more than its run.
 -- Indexes: log_position, correlator_instance_pkey.
 -- Calls: run_cells, newest, execute_prepared, deliver_correlations, advance.
-create or replace function headrace_internal.step_simple(p_correlator_id integer, p_after bigint, p_upto bigint) returns integer
+create or replace function headrace_internal.step_simple(p_correlator_id bigint, p_after bigint, p_upto bigint) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -189,7 +189,7 @@ begin
     if p_upto - p_after <= 100 and cardinality(v_rows) <= 1000 then
         select o.* into v_out
         from headrace_internal.execute_prepared(format('headrace_correlate_%s_%s', v_table.version_id, md5(v_table.classifier)),
-            'bigint, bigint, integer[], integer[], integer, integer, integer[], boolean, integer, jsonb', v_statement,
+            'bigint, bigint, integer[], integer[], integer, bigint, integer[], boolean, integer, jsonb', v_statement,
             format('%s, %s, %L, %L, %s, %s, %L, %L, %s, %L', p_after, p_upto, v_rows, v_marks, v_table.symbols,
                 p_correlator_id, v_table.idle, v_table.forgets, v_table.evidence_max, v_table.tokens))
             o (keys text[], positions bigint[], tokens text[], places integer[], evidence text[], totals integer[]);
@@ -211,7 +211,7 @@ $$;
 -- Returns the number of events and of tokens, the position it has reached, and whether more events may wait; no row when nothing is due.
 -- Locks: the cursor row. See headrace_internal.claim_correlator and headrace_internal.step_simple.
 -- Calls: claim_correlator, step_simple.
-create or replace function headrace_internal.correlate(p_correlator_id integer, p_max integer default 100000)
+create or replace function headrace_internal.correlate(p_correlator_id bigint, p_max integer default 100000)
 returns table (events bigint, outputs bigint, "position" bigint, has_more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -241,7 +241,7 @@ $$;
 -- engine cannot change, and has read it.
 -- Locks: the cursor row, no key update, skip locked. Indexes: cursor_pkey, correlator_version_pending.
 -- Calls: step_simple.
-create or replace function headrace_internal.correlate_at(p_topic_id integer, p_correlator_id integer, p_after bigint, p_upto bigint)
+create or replace function headrace_internal.correlate_at(p_topic_id integer, p_correlator_id bigint, p_after bigint, p_upto bigint)
 returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

@@ -35,7 +35,7 @@ $$;
 -- active, so its keys and its table go, too, and the consumer unless it is still needed. Otherwise its newest version is invalid, and
 -- the keys keep their state until there is a valid one.
 -- Calls: unwatch.
-create or replace function headrace_internal.stop_correlator(p_correlator_id integer, p_position bigint, p_retire boolean) returns void
+create or replace function headrace_internal.stop_correlator(p_correlator_id bigint, p_position bigint, p_retire boolean) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -1,7 +1,7 @@
 -- Lets the rules of a topic (p_correlator_id is 0) or one of its correlators work on the events from p_first to p_last. Returns the number of
 -- firings or tokens; null if these events are not what it handles next.
 -- Calls: react_at, correlate_at.
-create or replace function headrace_internal.pass_events(p_topic_id integer, p_correlator_id integer, p_first bigint, p_last bigint)
+create or replace function headrace_internal.pass_events(p_topic_id integer, p_correlator_id bigint, p_first bigint, p_last bigint)
 returns integer
 language plpgsql volatile
 as $$
@@ -23,7 +23,7 @@ $$;
 -- Locks: what headrace_internal.react_at and headrace_internal.correlate_at lock.
 -- Calls: pass_events.
 create or replace function headrace_internal.run_pass(
-    p_topic_ids integer[], p_firsts bigint[], p_lasts bigint[], p_pass_topics integer[], p_pass_correlators integer[],
+    p_topic_ids integer[], p_firsts bigint[], p_lasts bigint[], p_pass_topics integer[], p_pass_correlators bigint[],
     p_pass_ms double precision
 ) returns jsonb
 language plpgsql volatile set search_path = pg_catalog, pg_temp

@@ -234,7 +234,7 @@ $$;
 -- Calls: require_read_committed, outbox_topics, sequence_topic, sequence_alone, run_pass, notify.
 create or replace function headrace_internal.sequence_step(
     p_batch integer, p_rests boolean, p_handed_over integer[] default '{}', p_pass_topics integer[] default '{}',
-    p_pass_correlators integer[] default '{}', p_pass_ms double precision default 20
+    p_pass_correlators bigint[] default '{}', p_pass_ms double precision default 20
 ) returns setof headrace.logged_event
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

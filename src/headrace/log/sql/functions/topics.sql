@@ -63,11 +63,33 @@ begin
 end
 $$;
 
+-- Returns the next number for a topic: one that no topic has, and under which no dropped one has left anything. A number that was taken by
+-- a transaction that is rolled back is not given back, so after the last one they start again. Locks nothing. Indexes: topic_pkey,
+-- dropped_topic_pkey, firing_position, correlation_position, outbox_order.
+create or replace function headrace_internal.unused_topic_id() returns integer
+language plpgsql volatile
+set enable_seqscan = off set jit = off
+as $$
+declare
+    v_topic_id integer;
+begin
+    loop
+        v_topic_id := nextval(pg_get_serial_sequence('headrace_internal.topic', 'topic_id'));
+        exit when not exists (select from headrace_internal.topic t where t.topic_id = v_topic_id)
+            and not exists (select from headrace_internal.dropped_topic d where d.topic_id = v_topic_id)
+            and not exists (select from headrace_internal.firing f where f.topic_id = v_topic_id)
+            and not exists (select from headrace_internal.correlation c where c.topic_id = v_topic_id)
+            and not exists (select from headrace_internal.outbox o where o.topic_id = v_topic_id);
+    end loop;
+    return v_topic_id;
+end
+$$;
+
 -- headrace.create_topic, with the owner's rights: checks the caller's level, inserts the topic with its first partition count, and creates
 -- its branch of the log, managed by pg_partman if that is installed; the sequencer attaches it, see headrace_internal.attach_log.
 -- Locks: the namespace's row, key share. It waits at most 2 s for a transaction that creates a topic of the same name, drops the namespace
 -- or changes its schemas, and raises HR207 then.
--- Calls: refuse_reserved_topic, check_retention, schemas_digest, partman, extend_log.
+-- Calls: refuse_reserved_topic, check_retention, unused_topic_id, schemas_digest, partman, extend_log.
 create or replace function headrace.create_topic_as_role(
     p_topic          text,
     p_partitions     integer,
@@ -94,9 +116,11 @@ begin
     perform headrace_internal.check_retention(p_retention);
     -- Whoever changes by which schemas payloads are checked holds this row until the end of the transaction.
     perform from headrace_internal.namespace n where n.namespace = v_namespace for key share;
-    -- Look first: an insert on conflict uses up an id, and ids are integers.
-    insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock, checks_payloads, schemas_digest)
-    select v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock, d.digest is not null, d.digest
+    -- Look first: an insert on conflict uses up a number.
+    insert into headrace_internal.topic
+        (topic_id, namespace, topic, partitions, retention, time_partition, clock, checks_payloads, schemas_digest)
+    overriding system value
+    select headrace_internal.unused_topic_id(), v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock, d.digest is not null, d.digest
     from headrace_internal.schemas_digest(v_namespace) d (digest)
     where not exists (select from headrace_internal.topic t where t.namespace = v_namespace and t.topic = p_topic)
     on conflict on constraint topic_name_unique do nothing

@@ -76,7 +76,7 @@ for each row execute function headrace_internal.relay_changed();
 -- Locks: the relay row.
 -- Calls: pause_subject.
 create or replace function headrace.report_relay(
-    p_relay_id integer, p_version integer, p_status text, p_error text default null,
+    p_relay_id bigint, p_version integer, p_status text, p_error text default null,
     p_caller headrace_internal.caller default current_user
 ) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

@@ -142,7 +142,7 @@ create or replace function headrace_internal.take_effect(p_topic_id integer, p_p
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_rule_ids integer[];
+    v_rule_ids bigint[];
 begin
     create temporary table compiled on commit drop as
     select c.version_id, c.error, c.canonical, c.filter, c.shape, c.keys, c.variant, c.bound, c.bound_text, c.integers, c.numerics, c.texts, c.moments,

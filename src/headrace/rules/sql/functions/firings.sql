@@ -9,7 +9,7 @@ declare
     v_namespace text;
     v_actions   jsonb[];
     v_delays    integer[];
-    v_paused    integer[];
+    v_paused    bigint[];
 begin
     -- Most of the time no rule is paused. For share: a resume waits until our actions are in the queue, and then releases them.
     if exists (select from headrace_internal.pause p where p.rule_id is not null) then

@@ -71,7 +71,7 @@ end
 $$;
 
 -- Returns the headers that a scheduled event has in addition to its own.
-create or replace function headrace_internal.schedule_headers(p_schedule_id integer, p_schedule text, p_tick_at timestamptz) returns jsonb
+create or replace function headrace_internal.schedule_headers(p_schedule_id bigint, p_schedule text, p_tick_at timestamptz) returns jsonb
 language sql stable parallel safe
 -- The text of the tick must not depend on the session's time zone.
 set timezone = 'UTC'
@@ -127,12 +127,12 @@ for each row execute function headrace_internal.schedule_written();
 -- Returns the id of a schedule; raises HR130 if it does not exist.
 create or replace function headrace.schedule_id(
     p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
-) returns integer
+) returns bigint
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace   text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
-    v_schedule_id integer;
+    v_schedule_id bigint;
     v_known       text;
 begin
     select s.schedule_id into v_schedule_id

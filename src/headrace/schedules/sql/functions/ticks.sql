@@ -2,7 +2,7 @@
 -- meanwhile or another session has planned. Ticks older than the plan are never added again, so none can fire twice.
 -- Locks: the schedule row; it raises lock_not_available (55P03) instead of waiting, because the planner serves all namespaces.
 create or replace function headrace.plan_schedule(
-    p_schedule_id integer,
+    p_schedule_id bigint,
     p_cron        text,
     p_zone        text,
     p_from        timestamptz,
@@ -58,7 +58,7 @@ $$;
 
 -- Publishes the event of a tick that the caller has just recorded.
 -- Calls: publish, schedule_headers, schedule_event_id.
-create or replace function headrace_internal.publish_tick(p_schedule_id integer, p_tick_at timestamptz) returns uuid
+create or replace function headrace_internal.publish_tick(p_schedule_id bigint, p_tick_at timestamptz) returns uuid
 language sql volatile
 as $$
     select headrace.publish(t.topic, s.type, s.payload, s.key,
@@ -73,14 +73,14 @@ $$;
 -- schedule that was claimed before, comes after those of others; and one whose last attempt has failed after all others, since it
 -- may take long to fail again. Where pg_cron fires a schedule it has p_standby_s seconds to do so. One that has failed pauses: see
 -- headrace_internal.failure. Locks: the schedule row, skip locked. Index: schedule_due_next.
-create or replace function headrace_internal.claim_schedule(p_standby_s double precision, p_last_id integer default null) returns integer
+create or replace function headrace_internal.claim_schedule(p_standby_s double precision, p_last_id bigint default null) returns bigint
 language plpgsql volatile
 as $$
 declare
     v_last        text := (select s.namespace from headrace_internal.schedule s where s.schedule_id = p_last_id);
     v_has_failed  boolean;
     v_is_last     boolean;
-    v_schedule_id integer;
+    v_schedule_id bigint;
 begin
     for v_has_failed, v_is_last in values (false, false), (false, true), (true, false), (true, true) loop
         select s.schedule_id into v_schedule_id
@@ -108,7 +108,7 @@ $$;
 -- Locks: the schedule row until the end of the transaction. Indexes: schedule_due_pkey, schedule_tick_once.
 -- Calls: schedule_event_id, publish_tick.
 create or replace function headrace.run_schedule(
-    p_schedule_id integer, p_caller headrace_internal.caller default current_user
+    p_schedule_id bigint, p_caller headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -165,7 +165,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace   text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
-    v_schedule_id integer := headrace.schedule_id(p_schedule, v_namespace);
+    v_schedule_id bigint := headrace.schedule_id(p_schedule, v_namespace);
     v_now         timestamptz := headrace.clock();
 begin
     perform from headrace_internal.schedule s where s.schedule_id = v_schedule_id for no key update;
