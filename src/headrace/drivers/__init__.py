@@ -18,7 +18,7 @@ from headrace.drivers.registry import (
     run_steps,
     run_steps_async,
 )
-from headrace.drivers.steps import SESSION, Block, Copy, Fetch, Insert, Rows, Steps, fetch
+from headrace.drivers.steps import Block, Copy, Fetch, Insert, Rows, Steps, fetch
 
 if TYPE_CHECKING:
     from headrace.drivers.psycopg import GuardedAsyncView, PsycopgConnection, PsycopgEventRows
@@ -47,7 +47,6 @@ __all__ = [
     "ASYNCPG",
     "CANCEL_S",
     "SAVEPOINT",
-    "SESSION",
     "SESSION_KINDS",
     "AsyncConnection",
     "Block",
