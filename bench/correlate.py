@@ -26,7 +26,7 @@ FIRING = (0.005, 0.02)
 
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 PUBLISH = """
-insert into headrace_internal.outbox (topic_id, type, key, payload)
+insert into headrace_internal.outbox_0 (topic_id, type, key, payload)
 select t.topic_id,
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], (100000 + floor(random() * %(keys)s)::int)::text,

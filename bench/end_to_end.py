@@ -33,8 +33,8 @@ BARE = "insert into bare (topic_id, type, payload) values (1, 'account.created',
 PUBLISH = "select headrace.publish('bench', 'account.created', {payload})"
 # What the library sends, with an id by the server because pgbench cannot make one.
 INSERT = (
-    "insert into headrace.direct_event (topic, type, event_id, payload) "
-    "values ('bench', 'account.created', headrace.uuid_v7(), {payload})"
+    "insert into headrace.event_0 (topic, type, event_id, payload, is_checked, missing_ok) "
+    "values ('bench', 'account.created', headrace.uuid_v7(), {payload}, true, true)"
 )
 
 

@@ -27,7 +27,7 @@ from headrace.spark import match
 FEW, THOUSAND, MANY = 100, 1_000, 100_000
 THOUSAND_TARGET, MANY_TARGET = 0.5, 0.1
 PUBLISH = """
-insert into headrace_internal.outbox (topic_id, type, payload)
+insert into headrace_internal.outbox_0 (topic_id, type, payload)
 select t.topic_id, 'car.new', jsonb_build_object('note', repeat('x', 60), 'brand', 'Koenigsegg',
     'color', (array['silver', 'red', 'black'])[1 + n %% 3], 'model', 'm' || 1 + floor(random() * 1000)::int,
     'price', floor(random() * 2000000)::int, 'horsepower', floor(random() * 1000)::int)

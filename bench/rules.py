@@ -26,7 +26,7 @@ select 'r' || n, 'bench', 'car.new', format('(object -> ''horsepower'')::int > %
     n * 7919 %% 1000, n), 'notify'
 from generate_series(1, %(rules)s) n"""
 PUBLISH = """
-insert into headrace_internal.outbox (topic_id, type, payload)
+insert into headrace_internal.outbox_0 (topic_id, type, payload)
 select t.topic_id, 'car.new', jsonb_build_object('horsepower', floor(random() * 1000)::int,
     'model', 'm' || 1 + floor(random() * %(rules)s)::int, 'brand', 'Koenigsegg', 'price', n, 'color', 'silver',
     'note', repeat('x', 60))

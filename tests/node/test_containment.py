@@ -18,6 +18,7 @@ from headrace.node import Headrace, Node, databases as databases_module
 from headrace.observe.doctor import examine
 from headrace.observe.history import event_history
 from headrace.schedules import create_schedule
+from tests.builders import create_outbox_triggers
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -132,9 +133,9 @@ async def test_schedule_whose_failure_cannot_be_recorded_in_its_row(two: Connect
            create trigger a_refuse before update on headrace_internal.schedule for each row execute function public.refuse();
            create function public.refuse_event() returns trigger language plpgsql as
              $$ begin if new.headers ->> 'schedule' = 'daily' and new.topic_id = (select headrace.topic_id('orders', 'a'))
-                then raise 'no event'; end if; return new; end $$;
-           create trigger a_refuse before insert on headrace_internal.outbox for each row execute function public.refuse_event()"""
+                then raise 'no event'; end if; return new; end $$"""
     )
+    create_outbox_triggers(two, "public.refuse_event")
     async with running(database):
         await until(lambda: logged(two, "b") == 1)
         assert "schedule a/daily failed" in findings(database, "failures")

@@ -377,7 +377,7 @@ async def test_every_time_is_accepted_or_rejected_and_reaches_consumers_of_every
 @pytest.mark.parametrize("at", ["infinity", "-infinity", "50000-01-01 00:00:00+00", "0001-01-01 00:00:00+00 BC"])
 def test_time_out_of_range_in_the_outbox_is_brought_within_the_limits(conn: Connection, at: str, clock: Clock) -> None:
     create_topic(conn, "orders", clock=clock)
-    statement = "insert into headrace_internal.outbox (topic_id, type, payload, emitted_at) values (headrace.topic_id('orders'), 'x', '1', %s)"
+    statement = "insert into headrace_internal.outbox_0 (topic_id, type, payload, emitted_at) values (headrace.topic_id('orders'), 'x', '1', %s)"
     conn.execute(statement, (at,))
     time_by_sql(conn, "2026-01-01 00:00:00+00")
     assert drain(conn) == 2

@@ -105,7 +105,7 @@ async def fired(target: Target, rules: list[tuple[Condition, str]], subjects: li
             )
         # Past the limits of publish, which have their own tests: a condition must stand anything that is in the log.
         conn.cursor().executemany(
-            """insert into headrace_internal.outbox (topic_id, type, key, payload, headers, emitted_at)
+            """insert into headrace_internal.outbox_0 (topic_id, type, key, payload, headers, emitted_at)
                values (headrace.topic_id(%s), %s, %s, %s::jsonb, %s::jsonb, %s)""",
             [(name, s.type, s.key, jsonb_text(s.payload), jsonb_text(dict(s.headers)), s.emitted_at) for s in subjects],
         )

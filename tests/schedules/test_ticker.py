@@ -13,7 +13,7 @@ from headrace.db import Connection, Target, connect, create_namespace
 from headrace.log.topics import create_topic, read_log
 from headrace.node import Headrace, Node
 from headrace.schedules import create_schedule, get_schedule, list_ticks, pause_schedule
-from tests.builders import drain, publish, topic
+from tests.builders import create_outbox_triggers, drain, publish, topic
 from tests.schedules.conftest import Start, fire_all, set_clock
 
 
@@ -143,9 +143,9 @@ async def test_schedule_that_cannot_be_fired_is_retried_and_the_others_go_on(rep
     schedule(reports, "bad"), schedule(reports, "good")
     reports.execute(
         """create function refuse() returns trigger language plpgsql as
-             $$ begin if new.headers ->> 'schedule' = 'bad' then raise 'not today'; end if; return new; end $$;
-           create trigger refuse before insert on headrace_internal.outbox for each row execute function refuse()"""
+             $$ begin if new.headers ->> 'schedule' = 'bad' then raise 'not today'; end if; return new; end $$"""
     )
+    create_outbox_triggers(reports, "refuse")
     set_clock(reports, "2026-03-02T13:00:01Z")
     ticker = await start()
     assert await fire_all(ticker) == 1
@@ -154,7 +154,7 @@ async def test_schedule_that_cannot_be_fired_is_retried_and_the_others_go_on(rep
         "failing",
         "not today",
     )
-    reports.execute("drop trigger refuse on headrace_internal.outbox")
+    reports.execute("drop function refuse cascade")
     set_clock(reports, "2026-03-02T13:00:10Z")
     assert await fire_all(await start()) == 1
     assert get_schedule(reports, "bad").state == "active"
@@ -166,9 +166,9 @@ async def test_error_of_headrace_while_firing_marks_the_schedule_and_keeps_the_t
     schedule(reports)
     reports.execute(
         """create function refuse() returns trigger language plpgsql as
-             $$ begin raise 'too many' using errcode = 'HR101'; end $$;
-           create trigger refuse before insert on headrace_internal.outbox for each row execute function refuse()"""
+             $$ begin raise 'too many' using errcode = 'HR101'; end $$"""
     )
+    create_outbox_triggers(reports, "refuse")
     set_clock(reports, "2026-03-02T13:00:01Z")
     ticker = await start()
     assert await fire_all(ticker) == 0

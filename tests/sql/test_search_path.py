@@ -62,10 +62,10 @@ def test_function_without_a_pinned_path_qualifies_its_calls(conn: Connection) ->
 
 def test_unqualified_call_is_found(conn: Connection) -> None:
     conn.execute(
-        """create or replace function headrace_internal.outbox_slot(p_at timestamptz default statement_timestamp()) returns smallint
-           language sql stable as 'select abs(1)::smallint'"""
+        """create or replace function headrace.outbox_slot(p_at timestamptz default statement_timestamp()) returns integer
+           language sql stable as 'select abs(1)'"""
     )
-    assert unqualified_calls(conn) == {"headrace_internal.outbox_slot": ["abs"]}
+    assert unqualified_calls(conn) == {"headrace.outbox_slot": ["abs"]}
 
 
 PLANTED = [
@@ -125,7 +125,7 @@ def test_functions_planted_in_the_search_path_are_not_called(conn: Connection) -
     # Two of three are for a topic that is asleep, whose publisher wakes the sequencer.
     conn.execute("select headrace.publish('orders', 'placed', '{}', p_key => 'k', p_producer => 'p')")
     conn.execute(
-        "insert into headrace.direct_event (topic, type, event_id, payload) values ('orders', 'placed', gen_random_uuid(), '{}')"
+        "insert into headrace.event_0 (topic, type, event_id, payload) values ('orders', 'placed', gen_random_uuid(), '{}')"
     )
     conn.execute("update headrace_internal.topic set asleep = false")
     conn.execute("select headrace.publish('orders', 'placed', to_jsonb(repeat('1', 400)), p_headers => '{\"a\": 1}')")

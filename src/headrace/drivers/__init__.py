@@ -18,7 +18,6 @@ from headrace.drivers.registry import (
     run_steps_async as run_steps_async,
 )
 from headrace.drivers.steps import (
-    SESSION as SESSION,
     Block as Block,
     Copy as Copy,
     Fetch as Fetch,

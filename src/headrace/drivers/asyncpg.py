@@ -16,7 +16,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.core import EVENT_COLUMNS, Conflict, LoggedEvent, RawJSON, decode
-from headrace.db import Parameter, asyncpg_connection, query
+from headrace.db import Parameter, query
 from headrace.drivers import steps
 from headrace.drivers.sessions import ADVICE, SAVEPOINT, EventRows, HandlerConnection, Parameters, Rows, SessionStep, reject
 from headrace.drivers.steps import AsyncDriver, Copy
@@ -45,7 +45,6 @@ async def _iterate_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 ASYNC = AsyncDriver(
-    session=asyncpg_connection,
     has_transaction=lambda conn: conn.is_in_transaction(),
     block=lambda conn: conn.transaction(),
     fetch=_fetch,

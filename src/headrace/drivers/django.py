@@ -52,7 +52,6 @@ def _copy(conn: BaseDatabaseWrapper, step: Copy) -> bool:
 
 
 SYNC = SyncDriver(
-    session=lambda conn: conn.connection,
     has_transaction=_has_transaction,
     block=_block,
     fetch=_fetch,

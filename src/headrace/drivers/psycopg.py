@@ -56,10 +56,6 @@ def _is_in_pipeline(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
     return bool(conn.pgconn.pipeline_status)
 
 
-def _session(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> object:
-    return None if _is_in_pipeline(conn) else conn
-
-
 def _has_transaction(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     return not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE
 
@@ -73,6 +69,8 @@ def _fetch(conn: psycopg.Connection[Any], statement: LiteralString, parameters: 
 
 
 def _insert(conn: psycopg.Connection[Any], statement: LiteralString, parameters: Parameters) -> bool:
+    if _is_in_pipeline(conn):
+        return False
     return psycopg.Cursor(conn, row_factory=tuple_row).execute(statement, parameters).rowcount > 0
 
 
@@ -91,6 +89,8 @@ async def _fetch_async(conn: psycopg.AsyncConnection[Any], statement: LiteralStr
 
 
 async def _insert_async(conn: psycopg.AsyncConnection[Any], statement: LiteralString, parameters: Parameters) -> bool:
+    if _is_in_pipeline(conn):
+        return False
     return (await psycopg.AsyncCursor(conn, row_factory=tuple_row).execute(statement, parameters)).rowcount > 0
 
 
@@ -104,7 +104,6 @@ async def _copy_async(conn: psycopg.AsyncConnection[Any], step: Copy) -> bool:
 
 
 SYNC = SyncDriver(
-    session=_session,
     has_transaction=_has_transaction,
     block=psycopg.Connection.transaction,
     fetch=_fetch,
@@ -112,7 +111,6 @@ SYNC = SyncDriver(
     copy=_copy,
 )
 ASYNC = AsyncDriver(
-    session=_session,
     has_transaction=_has_transaction,
     block=psycopg.AsyncConnection.transaction,
     fetch=_fetch_async,

@@ -104,7 +104,6 @@ def _copy(conn: Connection, step: Copy) -> bool:
 
 
 SYNC = _SyncDriver(
-    session=lambda conn: conn.connection.driver_connection,
     has_transaction=lambda conn: not _is_autocommit(conn),
     block=_block,
     fetch=_fetch,

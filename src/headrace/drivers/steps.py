@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Any, Final, LiteralString, NamedTuple, TypeAlias, TypeVar
+from typing import Any, LiteralString, NamedTuple, TypeAlias, TypeVar
 
 from headrace.core import HeadraceError, map_error
 
@@ -30,7 +30,8 @@ class Fetch(NamedTuple):
 
 
 class Insert(NamedTuple):
-    """Runs an INSERT; the result is True if it has inserted a row."""
+    """Runs an INSERT; the result is True if it has inserted a row. It is False, and nothing is sent, if the connection does not tell how
+    many rows there were."""
 
     statement: LiteralString
     parameters: Parameters
@@ -57,12 +58,7 @@ class Block(NamedTuple):
     savepoint: bool = False
 
 
-class Session:
-    """The result is the driver's own connection, as the key of what is remembered of a session; None if nothing can be remembered."""
-
-
-SESSION: Final = Session()
-Step: TypeAlias = Fetch | Insert | Copy | Block | Session
+Step: TypeAlias = Fetch | Insert | Copy | Block
 Steps: TypeAlias = Generator[Step, Any, Result]
 
 
@@ -84,7 +80,6 @@ class Driver(ABC):
 class SyncDriver(Driver):
     """The driver of a synchronous connection."""
 
-    session: Callable[[Any], object]
     has_transaction: Callable[[Any], bool]
     """Is a transaction open, or does the driver begin one with the next statement?"""
     block: Callable[[Any], AbstractContextManager[object]]
@@ -98,7 +93,7 @@ class SyncDriver(Driver):
             step = next(steps)
             while True:
                 try:
-                    result = self.session(conn) if isinstance(step, Session) else self._take(conn, step)
+                    result = self._take(conn, step)
                 except BaseException as error:  # noqa: BLE001 - thrown into the generator
                     step = steps.throw(_headrace_error(error))
                 else:
@@ -106,7 +101,7 @@ class SyncDriver(Driver):
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _take(self, conn: Any, step: Fetch | Insert | Copy | Block) -> object:
+    def _take(self, conn: Any, step: Step) -> object:
         if isinstance(step, Insert):
             return self.insert(conn, step.statement, step.parameters)
         if isinstance(step, Fetch):
@@ -123,7 +118,6 @@ class SyncDriver(Driver):
 class AsyncDriver(Driver):
     """The driver of an asynchronous connection: a SyncDriver whose functions are awaited."""
 
-    session: Callable[[Any], object]
     has_transaction: Callable[[Any], bool]
     block: Callable[[Any], AbstractAsyncContextManager[object]]
     fetch: Callable[[Any, LiteralString, Parameters], Awaitable[Rows]]
@@ -135,7 +129,7 @@ class AsyncDriver(Driver):
             step = next(steps)
             while True:
                 try:
-                    result = self.session(conn) if isinstance(step, Session) else await self._take(conn, step)
+                    result = await self._take(conn, step)
                 except BaseException as error:  # noqa: BLE001 - thrown into the generator
                     step = steps.throw(_headrace_error(error))
                 else:
@@ -143,7 +137,7 @@ class AsyncDriver(Driver):
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    async def _take(self, conn: Any, step: Fetch | Insert | Copy | Block) -> object:
+    async def _take(self, conn: Any, step: Step) -> object:
         if isinstance(step, Insert):
             return await self.insert(conn, step.statement, step.parameters)
         if isinstance(step, Fetch):

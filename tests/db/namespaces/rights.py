@@ -11,8 +11,8 @@ time_within_limits json_depth json_number_too_big caller_is_owner level_includes
 find_access_token touch_access_tokens
 """
 FUNCTIONS: dict[str, str] = {
-    "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
-    " wake_sequencer outbox_slot payload_fits publish_once find_hook",
+    "publish": "publish publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
+    " wake_sequencer outbox_slot admit_event publish_once find_hook",
     "consume": """
 log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_at claim_events advance
 advance_partitions fail release_claims hold_back claim_redrive redriven_event end_redrive redrive discard edit_dead_event skip_event seek seek_position pause resume
@@ -52,12 +52,10 @@ WRITABLE = {
     "event_type": "namespace event_type description dropped",
     "action": "namespace action description dropped",
 }
-# Inserts nothing for these roles; the library needs it not to raise an error, see headrace.direct_event.
-INSERTABLE = "direct_event"
+# The statement that publishes: it checks the level of the role itself.
+INSERTABLE = "event_0 event_1 event_2"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
-INTERNAL = (
-    "caller_is_owner level_includes readable_definitions error_group unmatched_reason wake_sequencer outbox_slot payload_fits"
-)
+INTERNAL = "caller_is_owner level_includes readable_definitions error_group unmatched_reason wake_sequencer admit_event"
 INCLUDES: dict[Level, list[str]] = {
     "publish": ["publish"],
     "consume": ["consume"],
@@ -79,6 +77,7 @@ def expected_rights(level: Level) -> set[tuple[str, str]]:
         functions
         | {(f"view headrace.{view}", "select") for view in views}
         | (writes if level == "admin" else set())
-        | ({(f"view headrace.{INSERTABLE}", "insert")} if "publish" in INCLUDES[level] else set())
+        | ({(f"view headrace.{view}", "insert") for view in INSERTABLE.split()} if "publish" in INCLUDES[level] else set())
+        | ({("table headrace_internal.outbox_id_seq", "usage")} if "publish" in INCLUDES[level] else set())
         | {("schema headrace", "usage")}
     )

@@ -39,7 +39,9 @@ def snapshot(conn: Connection, namespace: str) -> list[object]:
 CALLS = [
     "select headrace.publish('orders', 'placed', '1', p_namespace => 'b')",
     'select headrace.publish_many(\'[{"topic": "orders", "type": "placed", "payload": 1}]\', \'b\')',
-    "select headrace.publish_as_role('orders', 'placed', '1', null, '{}', null, null, null, 'b')",
+    "insert into headrace.event_0 (topic, type, payload, namespace) values ('orders', 'placed', '1', 'b')",
+    "insert into headrace.event_1 (topic, type, payload, namespace, is_checked) values ('orders', 'placed', '1', 'b', true)",
+    "insert into headrace.event_2 (topic, type, payload, namespace, missing_ok) select 'orders', 'placed', '1', 'b', true",
     "select headrace.publish_rows(%(topic_id)s, 'pg_class', 'insert', array['{}'::jsonb], null)",
     """select headrace.publish_cloudevent('orders', '{"specversion": "1.0", "id": "1", "source": "/", "type": "placed"}', 'b')""",
     "select headrace.commit_spark_batch('q', 1, '{}', 0, 'b')",

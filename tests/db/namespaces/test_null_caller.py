@@ -23,7 +23,6 @@ WITH_CALLER = """
 VALID = {
     "pause": {"p_kind": "queue"},
     "resume": {"p_kind": "queue"},
-    "publish_as_role": {"p_type": "placed", "p_payload": "1"},
     "publish_rows": {"p_table": "public.captured", "p_operation": "insert", "p_new_rows": '{"{\\"id\\": 2}"}'},
 }
 

@@ -97,7 +97,7 @@ async def test_many_writes_the_same_rows_as_one_by_one(opening, conn: Connection
     bare = Event(topic="bills", type="bill.sent")
     raw = Event(topic="orders", type="order.paid", payload=RawJSON(b'{"sum": 1.10, "id": 12345678901234567890.123}'))
     events = [full_event(), bare, raw]
-    text = """select topic_id, event_id, type, key, payload::text, headers, producer, slot between 0 and 3,
+    text = """select topic_id, event_id, type, key, payload::text, headers, producer,
         emitted_at between now() - interval '1 minute' and now() + interval '1 minute' from headrace_internal.outbox order by id"""
     async with opening as caller:
         for event in events:

@@ -58,7 +58,7 @@ def fill(conn: Connection) -> None:
 
 def write(conn: Connection, name: str, count: int) -> None:
     conn.execute(
-        """insert into headrace_internal.outbox (topic_id, type, key, payload)
+        """insert into headrace_internal.outbox_0 (topic_id, type, key, payload)
            select headrace.topic_id(%s), 'placed', 'k' || n, to_jsonb(n) from generate_series(1, %s) n""",
         (name, count),
     )
@@ -102,7 +102,7 @@ def test_sequencer_finds_its_batch_by_index(busy: Connection) -> None:
 
 def test_idle_poll_reads_almost_nothing(busy: Connection) -> None:
     drain(busy)
-    busy.execute("vacuum headrace_internal.outbox")
+    busy.execute("vacuum headrace_internal.outbox_0, headrace_internal.outbox_1, headrace_internal.outbox_2")
     with reads(busy, "outbox", "log") as seen:
         busy.execute("select headrace.sequence(1000)")
         busy.execute("select headrace_internal.mark_idle_topics(0.25)")

@@ -12,7 +12,6 @@ from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, Event, Payload, ValidatedEvent, validate_event, validate_fields
 from headrace.drivers import (
-    SESSION,
     AsyncConnection,
     Block,
     Copy,
@@ -33,10 +32,10 @@ from headrace.log.outbox.statements import (
     PUBLISH_MANY_STRICT,
     PUBLISH_STRICT,
     binary_rows,
+    copy_table,
     insert_statement,
     json_array,
     publish_parameters,
-    record_insert_privilege,
 )
 from headrace.observe.tracing import TracedEvents, is_untraced, switch
 
@@ -99,18 +98,15 @@ def _publish(fields: _Fields, namespace: str | None, schemas: PayloadChecker | N
     event = validate_fields(*fields)
     if schemas is not None:
         event = schemas.check_event(event)
-    statement = insert_statement((yield SESSION), event, namespace)
-    if statement is None or not (yield Insert(*statement)):
+    if not (yield Insert(*insert_statement(event, namespace))):
         yield from _publish_by_function(event, namespace)
     return event.id
 
 
 def _publish_by_function(event: ValidatedEvent, namespace: str | None) -> Steps[None]:
     parameters = publish_parameters(event, namespace)
-    [(event_id, may_insert)] = yield Fetch(PUBLISH, parameters)
-    if event_id is not None:
-        record_insert_privilege((yield SESSION), event, namespace, may_insert=may_insert)
-    else:
+    [(event_id,)] = yield Fetch(PUBLISH, parameters)
+    if event_id is None:
         yield Block(fetch(PUBLISH_STRICT, parameters), savepoint=True)
 
 
@@ -148,7 +144,7 @@ def _send(batch: Sequence[ValidatedEvent], namespace: str | None) -> Steps[bool]
     """False, and nothing is sent, if a topic is unknown."""
     topics = list(dict.fromkeys(event.topic for event in batch))
     route: Rows = yield Fetch(COPY_ROUTE, (topics, namespace, _common_digest(batch)))
-    if route and (yield Copy("headrace_internal", "outbox", COPY_COLUMNS, binary_rows(batch, topics, route))):
+    if route and (yield Copy("headrace_internal", copy_table(route), COPY_COLUMNS, binary_rows(batch, topics, route))):
         return True
     rows: Rows = yield Fetch(PUBLISH_MANY, (json_array(batch), namespace))
     return rows != [(0,)]

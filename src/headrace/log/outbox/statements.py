@@ -1,10 +1,9 @@
-"""The statements of publishing, with their parameters and rows: the function headrace.publish, the INSERT of a role that may insert into
-the outbox itself, and COPY. Values travel as text and are cast in the statement, so that a driver's own codecs cannot change them; only
-COPY is binary.
+"""The statements of publishing, with their parameters and rows: one INSERT, the function headrace.publish, and COPY. Values travel as text
+and are cast in the statement, so that a driver's own codecs cannot change them; only COPY is binary.
 
-Whether a session may go the direct way, by INSERT, is a guess from its last publish by the function. A wrong guess costs a statement and
-nothing else: for any other role, also after SET ROLE, the INSERT finds no topic, inserts nothing and raises no error. The same holds for
-a topic whose payloads the database checks."""
+The INSERT names the table of the outbox whose turn it is by this computer's clock. A clock that is wrong costs nothing: events are
+found in any table, and only its truncation comes later. For an unknown topic it inserts nothing and raises no error, because an error
+would abort the caller's transaction."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from struct import Struct, pack
+from time import time
 from typing import LiteralString
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -39,8 +38,7 @@ _PUBLISH_MANY: LiteralString = """select count(*) from headrace.publish_many(
 _MISSING_OK: LiteralString = ", p_missing_ok => true)"
 # These report an unknown topic by their result, null or 0, since an error would abort the caller's transaction. The strict ones
 # raise the error: they run in a savepoint, and only after the others have found no topic.
-PUBLISH = _PUBLISH + _MISSING_OK + ", has_schema_privilege('headrace_internal', 'usage')"
-"""The event's id, and whether the role is one that may insert into the outbox itself."""
+PUBLISH = _PUBLISH + _MISSING_OK
 PUBLISH_STRICT = _PUBLISH + ")"
 PUBLISH_MANY = _PUBLISH_MANY + _MISSING_OK
 PUBLISH_MANY_STRICT = _PUBLISH_MANY + ")"
@@ -57,32 +55,29 @@ _TYPES: dict[LiteralString, LiteralString] = {
 }
 
 
-def _insert(*columns: LiteralString) -> LiteralString:
+def _inserts(*columns: LiteralString) -> list[LiteralString]:
+    """An INSERT for each table of the outbox."""
     # The columns of the view give texts their type; the casts keep a driver's own codecs away.
     values = (_TYPES.get(name, "text") for name in columns)
-    casts = ["%s" if type == "text" else "cast(cast(%s as text) as " + type + ")" for type in values]
-    return "insert into headrace.direct_event (" + ", ".join(columns) + ")\nvalues (" + ", ".join(casts) + ")"
+    casts: list[LiteralString] = ["%s" if type == "text" else "cast(cast(%s as text) as " + type + ")" for type in values]
+    # The limits are checked here, and an unknown topic is no error. As constants, both cost nothing.
+    row = " (" + ", ".join([*columns, "is_checked", "missing_ok"]) + ")\nvalues (" + ", ".join([*casts, "true", "true"]) + ")"
+    views: list[LiteralString] = ["event_0", "event_1", "event_2"]
+    return ["insert into headrace." + view + row for view in views]
 
 
-# Most events have no headers, time or producer of their own, and most callers name no namespace; every parameter costs the driver
-# and the server a microsecond.
-_SHORT = _insert("topic", "type", "key", "event_id", "payload")
-_FULL = _insert("topic", "type", "key", "event_id", "payload", "headers", "emitted_at", "producer", "namespace")
-# The same for events that the library has checked by schemas. In any other statement the parameter would cost everybody.
-_SHORT_CHECKED = _insert("topic", "type", "key", "event_id", "payload", "schemas_digest")
-_FULL_CHECKED = _insert(
+# Most events have no headers, time or producer of their own, most callers name no namespace, and most topics have no schemas; every
+# parameter costs the driver and the server a microsecond.
+_SHORT = _inserts("topic", "type", "key", "event_id", "payload")
+_FULL = _inserts(
     "topic", "type", "key", "event_id", "payload", "headers", "emitted_at", "producer", "namespace", "schemas_digest"
 )
-
-_FUNCTION_TOPICS_MAX = 1000
-
-# Sessions whose role had the INSERT privilege when they last published by the function, and the topics, by namespace and name, that
-# an INSERT could not find.
-_sessions: WeakKeyDictionary[object, set[tuple[str | None, str]]] = WeakKeyDictionary()
+_TURN_S = 4
+"""How long a table of the outbox is written to; see headrace.outbox_slot."""
 
 COPY_CHUNK_ROWS = 256
 # The columns that repeat come first: their bytes are built once for all events that share them.
-COPY_COLUMNS = ("topic_id", "slot", "type", "producer", "emitted_at", "event_id", "key", "payload", "headers")
+COPY_COLUMNS = ("topic_id", "type", "producer", "emitted_at", "event_id", "key", "payload", "headers")
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -139,48 +134,34 @@ def ascii_json(text: str) -> str:
     return text if text.isascii() else _beyond_ascii.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def insert_statement(
-    session: object | None, event: ValidatedEvent, namespace: str | None
-) -> tuple[LiteralString, tuple[str | None, ...]] | None:
-    """The INSERT of an event and its parameters; None if the event is better published by the function. `session` is the driver's
-    own connection."""
-    try:
-        function_topics = _sessions.get(session)
-    except TypeError:  # No weak reference can point to it.
-        return None
-    if function_topics is None or (function_topics and (namespace, event.topic) in function_topics):
-        return None
+def insert_statement(event: ValidatedEvent, namespace: str | None) -> tuple[LiteralString, tuple[str | None, ...]]:
+    """The INSERT of an event and its parameters."""
+    slot = int(time()) // _TURN_S % len(_SHORT)
     # Not event.id.hex, which takes twice as long.
     values: tuple[str | None, ...] = (event.topic, event.type, event.key, f"{event.id.int:032x}", ascii_json(event.payload))
-    if namespace is None and event.headers == "{}" and event.emitted_at is None and event.producer is None:
-        return (_SHORT, values) if event.schemas_digest is None else (_SHORT_CHECKED, (*values, event.schemas_digest))
+    if (
+        namespace is None
+        and event.headers == "{}"
+        and event.emitted_at is None
+        and event.producer is None
+        and event.schemas_digest is None
+    ):
+        return _SHORT[slot], values
     emitted_at = None if event.emitted_at is None else event.emitted_at.isoformat()
-    values = (*values, ascii_json(event.headers), emitted_at, event.producer, namespace)
-    return (_FULL, values) if event.schemas_digest is None else (_FULL_CHECKED, (*values, event.schemas_digest))
+    return _FULL[slot], (*values, ascii_json(event.headers), emitted_at, event.producer, namespace, event.schemas_digest)
 
 
-def record_insert_privilege(session: object | None, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
-    """Records, after an event was published by the function, whether the session's role may insert into the outbox."""
-    if not _can_be_remembered(session):
-        return
-    if not may_insert:
-        _sessions.pop(session, None)
-    elif session not in _sessions:
-        _sessions[session] = set()
-    elif len(function_topics := _sessions[session]) < _FUNCTION_TOPICS_MAX:
-        function_topics.add((namespace, event.topic))
-
-
-def _can_be_remembered(session: object | None) -> bool:
-    """False before Django has connected, and for a connection that no weak reference can point to."""
-    return session is not None and bool(type(session).__weakrefoffset__)
+def copy_table(route: Rows) -> LiteralString:
+    """The table of the outbox that COPY_ROUTE has locked."""
+    tables: list[LiteralString] = ["outbox_0", "outbox_1", "outbox_2"]
+    return tables[route[0][2]]
 
 
 def binary_rows(events: Sequence[ValidatedEvent], topics: Sequence[str], route: Rows) -> Iterator[bytes]:
     """The whole stream of a COPY in PostgreSQL's binary format, in chunks: half the server's work of the text format, and nothing to
-    escape. `route` has a row per topic: its id, the time of events without one, the outbox slot."""
+    escape. `route` has a row per topic: its id, the time of events without one, the table of the outbox."""
     topic_ids = {topic: topic_id for topic, (topic_id, _, _) in zip(topics, route, strict=True)}
-    _, clock_us, slot = route[0]
+    clock_us = route[0][1]
     prefixes: dict[tuple[str, str, str | None], bytes] = {}
     clock = _time(8, clock_us)
     yield _HEADER
@@ -188,7 +169,7 @@ def binary_rows(events: Sequence[ValidatedEvent], topics: Sequence[str], route: 
         parts: list[bytes] = []
         for row in events[start : start + COPY_CHUNK_ROWS]:
             names = (row.topic, row.type, row.producer)
-            prefix = prefixes.get(names) or prefixes.setdefault(names, _prefix(topic_ids[row.topic], slot, row))
+            prefix = prefixes.get(names) or prefixes.setdefault(names, _prefix(topic_ids[row.topic], row))
             payload = row.payload.encode()
             parts += (prefix, clock if row.emitted_at is None else _time(8, (row.emitted_at - _EPOCH) // _MICROSECOND))
             if row.key is None:
@@ -201,9 +182,9 @@ def binary_rows(events: Sequence[ValidatedEvent], topics: Sequence[str], route: 
     yield _TRAILER
 
 
-def _prefix(topic_id: int, slot: int, row: ValidatedEvent) -> bytes:
+def _prefix(topic_id: int, row: ValidatedEvent) -> bytes:
     """The number of columns, and the columns that repeat from row to row."""
-    ids = pack("!hiiih", len(COPY_COLUMNS), 4, topic_id, 2, slot)
+    ids = pack("!hii", len(COPY_COLUMNS), 4, topic_id)
     return ids + _text(row.type) + (_NULL if row.producer is None else _text(row.producer))
 
 

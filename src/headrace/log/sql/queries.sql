@@ -35,7 +35,7 @@ order by l.position;
 -- name: sequence_step
 -- Moves committed events into the log and returns those of some topics. Locks and indexes: see headrace_internal.sequence_step.
 select {event e}
-from headrace_internal.sequence_step(%s::integer, %s::boolean, %s::integer[], %s::integer[], %s::integer[], %s::double precision) e;
+from headrace_internal.sequence_step(%s::integer, %s::boolean, %s::integer[], %s::integer[], %s::bigint[], %s::double precision) e;
 
 -- name: topics
 -- Selects the topics of a namespace, or one of them, with the end of the log, the size of the outbox and the number of consumers.

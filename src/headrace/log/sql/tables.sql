@@ -68,12 +68,15 @@ create table headrace_internal.dropped_topic (
     constraint dropped_topic_pkey primary key (topic_id)
 );
 
--- Outbox: committed events that have no position yet. Publishers insert, the sequencer deletes. Partitioned by a slot of the clock: rows go
--- to the slot of the current 4 seconds, so an older slot can be truncated once it is empty. A snapshot held anywhere in the cluster
--- therefore cannot bloat the outbox. No constraints except not null: PostgreSQL parses a constraint's expression again for every statement
--- (14 µs measured), so headrace.publish and the library check an event before, and nobody but the owner may insert. Each slot has its own
--- index outbox_<slot>_order, called outbox_order elsewhere. It is unique so that it can be the replica identity: without one, a publication
--- of all tables stops the sequencer; with `full`, wal_level = logical writes every event once more.
+-- Outbox: committed events that have no position yet. Publishers insert, the sequencer deletes. It consists of three plain tables that take
+-- turns: everybody writes to one of them for 4 seconds, see headrace.outbox_slot, and the others rest and are truncated once they
+-- are empty, see headrace_internal.trim_outbox. A snapshot held anywhere in the cluster therefore cannot bloat the outbox. They inherit from
+-- headrace_internal.outbox, through which they are read, updated and deleted from as one table; it has no rows itself. An INSERT names its
+-- table: routing to a partition costs 10 µs of about 80, and a statement that could choose would lock all three of them, so that none could
+-- ever be truncated. See docs/adr/0095. No constraints except not null: PostgreSQL parses a constraint's expression again for every statement
+-- (14 µs measured), so publishing checks an event before, and nobody but the owner may insert. Each table has its own index outbox_<slot>_order,
+-- called outbox_order elsewhere. It is unique so that it can be the replica identity: without one, a publication of all tables stops the
+-- sequencer; with `full`, wal_level = logical writes every event once more. PostgreSQL asks the same of the parent.
 create sequence headrace_internal.outbox_id_seq as bigint;
 
 create table headrace_internal.outbox (
@@ -81,24 +84,35 @@ create table headrace_internal.outbox (
     id         bigint      not null default nextval('headrace_internal.outbox_id_seq'),
     emitted_at timestamptz not null default headrace.clock(),
     topic_id   integer     not null,
-    slot       smallint    not null default headrace_internal.outbox_slot(),
     event_id   uuid        not null default headrace.uuid_v7(),
     type       text        not null,
     key        text,
     payload    jsonb       not null,
     headers    jsonb       not null default '{}',
-    producer   text
-) partition by list (slot);
+    producer   text,
+    constraint outbox_has_no_rows_itself check (false) no inherit
+);
+create unique index outbox_order on headrace_internal.outbox (topic_id, id);
+alter table headrace_internal.outbox replica identity using index outbox_order;
 
 do $$
 begin
-    for v_slot in 0 .. 3 loop
-        execute format('create table headrace_internal.outbox_%1$s partition of headrace_internal.outbox for values in (%1$s)', v_slot);
+    for v_slot in 0 .. 2 loop
+        execute format('create table headrace_internal.outbox_%1$s () inherits (headrace_internal.outbox)', v_slot);
         execute format('create unique index outbox_%1$s_order on headrace_internal.outbox_%1$s (topic_id, id)', v_slot);
         execute format('alter table headrace_internal.outbox_%1$s replica identity using index outbox_%1$s_order', v_slot);
     end loop;
 end
 $$;
+
+-- When headrace_internal.trim_outbox found a table of the outbox empty, and how many rows had been deleted from it then: it rests from
+-- that moment, and again when there are more.
+create table headrace_internal.outbox_rest (
+    slot         smallint    not null,
+    empty_since  timestamptz not null,
+    rows_deleted bigint      not null,
+    constraint outbox_rest_pkey primary key (slot)
+);
 
 -- Captures: the tables whose changes become events of a topic. headrace_internal.capture writes them, headrace.publish_rows reads them.
 create table headrace_internal.capture (

@@ -18,30 +18,67 @@ join (
     select t.topic_id, bool_or(t.level = 'consume') as consumes from headrace_internal.caller_topic t group by t.topic_id
 ) k on k.topic_id = o.topic_id;
 
--- Publishes by a plain INSERT for roles that may insert into the outbox anyway: the rule turns it into one INSERT … SELECT with the look-up
--- of the topic. It shows no rows. The library publishes by such a statement where that is possible: a function around it costs more. Limits
--- are not checked here; whoever may insert into the outbox could write past them anyway. For any other role, for an unknown topic, for a
--- topic with inline rules and for a payload that breaks the schema of its type, the statement inserts nothing and raises no error, also
--- after SET ROLE: an error would abort the caller's transaction. Then headrace.publish is the way. Publishers hold the right to insert here
--- for this reason alone. A payload that the library has checked by the topic's very schemas, as their digest says, is not checked again.
--- The condition without columns of a topic is evaluated first, as a one-time filter: for other roles no topic is read. A topic that is
--- asleep wakes the sequencers. Locks nothing. Index: topic_name_unique.
-create or replace view headrace.direct_event as
-select null::text as namespace, null::text as topic, null::uuid as event_id, null::text as type, null::text as key, null::jsonb as payload,
-    null::jsonb as headers, null::timestamptz as emitted_at, null::text as producer,
-    null::bigint as schemas_digest
+-- Publishes by a plain INSERT, from any language: one view for each table of the outbox, headrace.event_0 to event_2. The one whose turn
+-- it is, see headrace.outbox_slot, should be named; another one only delays the truncation of its table. The rule turns the INSERT into an
+-- INSERT … SELECT with the look-up of the topic. The view shows no rows. headrace.publish and the library use it too.
+-- Everything is checked, by one condition: for a role that may write to the outbox, a topic that has neither schemas nor inline
+-- rules, and a small, ordinary event it is enough. 257 bytes with the type twice hold neither a type of 201 bytes nor 129 levels nor 309 digits. For
+-- all else it calls headrace_internal.admit_event, which raises the errors of headrace.publish, also for a role without the level. With
+-- missing_ok an unknown topic inserts nothing and raises no error. With is_checked the limits are not checked; that is believed only to
+-- roles that may write to the outbox anyway. What the user writes is evaluated once, before the topic is read, by the first subquery: "offset 0"
+-- keeps it from being merged into the condition, where a function of the user would be called for each topic. In the second one it keeps the
+-- planner from any join that would change the order of several rows, and numbers are given in that order.
+-- Locks nothing. Index: topic_name_unique.
+create or replace view headrace.event_0 as
+select null::text as topic, null::text as type, null::jsonb as payload, null::text as key, null::jsonb as headers, null::uuid as event_id,
+    null::timestamptz as emitted_at, null::text as producer, null::text as namespace, null::boolean as missing_ok,
+    null::boolean as is_checked, null::bigint as schemas_digest
 where false;
 
-create or replace rule direct_event_insert as on insert to headrace.direct_event do instead
-insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
-select t.topic_id, new.event_id, new.type, new.key, new.payload, coalesce(new.headers, '{}'), coalesce(new.emitted_at, headrace.clock()),
-    new.producer
-from headrace_internal.topic t
-where t.namespace = headrace.current_namespace(new.namespace) and t.topic = new.topic
-    and has_table_privilege('headrace_internal.outbox'::regclass, 'insert')
-    and (not t.checks_payloads or t.schemas_digest = new.schemas_digest or headrace_internal.payload_fits(t.namespace, new.type, new.payload))
-    and not t.has_inline_rules
-    and (not t.asleep or headrace_internal.wake_sequencer(t.topic_id));
+-- As headrace.event_0, for table 1 of the outbox.
+create or replace view headrace.event_1 as
+select null::text as topic, null::text as type, null::jsonb as payload, null::text as key, null::jsonb as headers, null::uuid as event_id,
+    null::timestamptz as emitted_at, null::text as producer, null::text as namespace, null::boolean as missing_ok,
+    null::boolean as is_checked, null::bigint as schemas_digest
+where false;
+
+-- As headrace.event_0, for table 2 of the outbox.
+create or replace view headrace.event_2 as
+select null::text as topic, null::text as type, null::jsonb as payload, null::text as key, null::jsonb as headers, null::uuid as event_id,
+    null::timestamptz as emitted_at, null::text as producer, null::text as namespace, null::boolean as missing_ok,
+    null::boolean as is_checked, null::bigint as schemas_digest
+where false;
+
+-- The rules of the three views.
+do $do$
+begin
+    for v_slot in 0 .. 2 loop
+        execute format('alter view headrace.event_%1$s alter column event_id set default headrace.uuid_v7()', v_slot);
+        execute format($sql$
+            create or replace rule event_%1$s_insert as on insert to headrace.event_%1$s do instead
+            insert into headrace_internal.outbox_%1$s (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+            select t.topic_id, n.event_id, n.type, n.key, n.payload, coalesce(n.headers, '{}'), coalesce(n.emitted_at, headrace.clock()), n.producer
+            from (
+                select new.topic as topic, new.type as type, new.payload as payload, new.key as key, new.headers as headers,
+                    new.event_id as event_id, new.emitted_at as emitted_at, new.producer as producer,
+                    new.namespace as namespace
+                offset 0) n
+            left join lateral (
+                select o.topic_id, o.asleep, o.checks_payloads, o.has_inline_rules
+                from headrace_internal.topic o where o.namespace = headrace.current_namespace(n.namespace) and o.topic = n.topic
+                offset 0) t on true
+            where case when has_table_privilege('headrace_internal.outbox'::regclass, 'insert') and t.topic_id is not null
+                    and not (t.checks_payloads or t.has_inline_rules)
+                    and (new.is_checked or n.payload is not null and n.headers is null and n.emitted_at is null
+                        and octet_length(concat(n.type, n.type, n.payload, n.key, n.producer)) <= 257 and n.type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
+                        and (n.key = '') is not true)
+                then not t.asleep or headrace_internal.wake_sequencer(t.topic_id)
+                else headrace_internal.admit_event(t.topic_id, n.namespace, n.topic, n.event_id, n.type, n.key, n.payload, n.headers,
+                    n.emitted_at, n.producer, new.schemas_digest, new.is_checked, new.missing_ok) end
+            $sql$, v_slot);
+    end loop;
+end
+$do$;
 
 -- Tables whose changes are published.
 create or replace view headrace.capture with (security_barrier) as

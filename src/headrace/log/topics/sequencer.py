@@ -70,8 +70,8 @@ PASS_MS = 20.0
 """After this time of a step no rule and no correlator begins to work on its events."""
 HANDED_S = 1.0
 """For so long events are handed over after the last consumer of their topic fell behind: most are caught up again at once."""
-TRIM_S, TRIMS_S, IDLE_TRIM_S = 3.0, 20.0, 60.0
-"""How often drained slots of the outbox are truncated: while events flow and until each slot has had its turn, and later."""
+TRIM_S, TRIMS_S, IDLE_TRIM_S = 1.0, 20.0, 60.0
+"""How often drained tables of the outbox are truncated: while events flow and until each table has rested, and later."""
 PAUSES_S = {"busy": WATCH_S, "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
 """Longest wait for a notification, by the state of the topics."""
 
@@ -196,7 +196,7 @@ class Sequencer:
 
     async def _step(self) -> float:
         """One step; returns for how many seconds the loop may rest."""
-        # After a quiet time every slot has been trimmed once more.
+        # After a quiet time every table has been trimmed once more.
         if time.monotonic() - self._trimmed_at > (TRIM_S if time.monotonic() - self._active_at < TRIMS_S else IDLE_TRIM_S):
             await self._trims.attempt(self._trim)
         was_resting = self._is_resting

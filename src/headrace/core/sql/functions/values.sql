@@ -67,13 +67,13 @@ as $$
     select overlay(overlay(md5(p_text) placing '8' from 13) placing '8' from 17)::uuid
 $$;
 
--- Returns the outbox slot to write to: each of the 4 slots is written for 4 seconds, then rests for 12. By the server's own time, not by
--- headrace.clock(), which costs a publisher more. A publisher may choose another slot, by a clock of its own: nothing is lost, it
--- may only wait for a moment while headrace_internal.trim_outbox truncates that slot.
-create or replace function headrace_internal.outbox_slot(p_at timestamptz default statement_timestamp()) returns smallint
+-- Returns which table of the outbox to write to: each of the 3 is written for 4 seconds, then rests for 8. By the server's own time, not by
+-- headrace.clock(), which costs a publisher more. A publisher may choose another one, by a clock of its own: nothing is lost, it
+-- may only wait for a moment while headrace_internal.trim_outbox truncates that table. An INSERT into headrace.event_<slot> names it.
+create or replace function headrace.outbox_slot(p_at timestamptz default statement_timestamp()) returns integer
 language sql stable parallel safe
 as $$
-    select (pg_catalog.date_part('epoch', p_at)::bigint / 4 % 4::bigint)::smallint
+    select (pg_catalog.date_part('epoch', p_at)::bigint / 4 % 3::bigint)::integer
 $$;
 
 -- Returns the common part of similar errors: the first line, with numbers and quoted parts replaced.

@@ -8,8 +8,8 @@ as $$
         ('any', '{clock,current_namespace,schema_release,log_epoch,uuid_v7,topic_id,queue_name,wake_queue,send_action,send_actions,is_paused,copy_route,
             event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,
             readable_definitions,find_access_token,touch_access_tokens}'::text[]),
-        ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
-            commit_spark_batch,wake_sequencer,outbox_slot,payload_fits,publish_once,find_hook}'),
+        ('publish', '{publish,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
+            commit_spark_batch,wake_sequencer,outbox_slot,admit_event,publish_once,find_hook}'),
         ('consume', '{log_head,log_clock,read_log,find_event,is_archived,archived_from,
             create_consumer,drop_consumer,due_consumers,claim,claim_at,claim_events,advance,advance_partitions,fail,release_claims,hold_back,claim_redrive,redriven_event,end_redrive,redrive,discard,edit_dead_event,skip_event,seek,
             seek_position,resume,schedule_id,next_ticks,report_relay,queue_state,metrics,cursor_lag,evaluate,unmatched_reason,pause,queued_actions,
@@ -39,8 +39,7 @@ as $$
     from (values
         ('any', 'select', '{namespace,namespace_grant,topic,outbox,event_type,action,event_schema,event_schema_version}'::text[]),
         ('publish', 'select', '{capture}'),
-        -- Inserts nothing for a role that may not insert into the outbox itself.
-        ('publish', 'insert', '{direct_event}'),
+        ('publish', 'insert', '{event_0,event_1,event_2}'),
         ('consume', 'select', '{log,archive,consumer,cursor,event_dead_letter,schedule,schedule_state,schedule_due,schedule_tick,rule,rule_version,firing,
             correlator,correlator_version,correlator_table,correlator_instance,correlation,node,action_result,attempt,pipeline,
             pipeline_batch,consumer_lag,dead_letter,rule_state,event_history,event_unmatched,correlator_state,correlation_history,
@@ -71,7 +70,7 @@ end
 $$;
 
 -- Gives a role exactly the privileges its grants call for, and revokes all others of ours. Nobody gets usage on headrace_internal.
--- Calls: queue_tables, level_views, level_functions, apply_node_grants.
+-- Calls: queue_tables, level_views, level_functions, level_includes, apply_node_grants.
 create or replace function headrace_internal.apply_grants(p_role regrole) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -100,6 +99,10 @@ begin
         select format('grant %s on headrace.%I to %s', t.privileges, t.relation, p_role)
         from headrace_internal.namespace_grant g cross join lateral headrace_internal.level_views(g.level) t
         where g.role = p_role
+        union
+        -- The views such as headrace.event_0 number their rows by it, with the rights of who inserts. It tells no more than headrace.outbox.
+        select format('grant usage on sequence headrace_internal.outbox_id_seq to %s', p_role)
+        from headrace_internal.namespace_grant g where g.role = p_role and headrace_internal.level_includes(g.level, 'publish')
         union
         select format('grant execute on function %s to %s', f.oid::regprocedure, p_role)
         from headrace_internal.namespace_grant g

@@ -385,7 +385,7 @@ begin
     set tables = array(
         select format('%I.%I', s.schemaname, s.relname) from pg_stat_xact_all_tables s
         where s.schemaname in ('headrace_internal', 'pgmq') and s.n_tup_upd + s.n_tup_del > 0
-            or s.schemaname = 'headrace_internal' and s.relname in ('outbox_0', 'outbox_1', 'outbox_2', 'outbox_3', 'cursor', 'dead_letter',
+            or s.schemaname = 'headrace_internal' and s.relname in ('outbox_0', 'outbox_1', 'outbox_2', 'cursor', 'dead_letter',
                 'correlator_instance', 'stream_state', 'spark_stage', 'idempotency_key')
             or s.relid in (select q from headrace_internal.queue_tables(v_namespace) q)
         order by 1)

@@ -394,12 +394,15 @@ begin
 end
 $$;
 
--- Truncates outbox slots that are over and empty, and returns how many. Rows of dropped topics are deleted with them.
--- Runs as the owner: a node's role may not truncate.
--- Locks: access exclusive on an empty slot that nobody writes to, without waiting: a slot in use is left for later, one with
--- waiting events is not locked at all. The open transaction of a writer locks its slot, so nothing uncommitted is truncated, and
+-- Truncates tables of the outbox whose turn is over and that are empty, and returns how many. Rows of dropped topics are deleted with them.
+-- A table rests for 3 seconds before: it has been empty for so long, and nothing was deleted from it meanwhile, as far as the counters of
+-- the server tell. For pg_dump takes its snapshot before its locks: rows that are in the snapshot must still be in the table when it
+-- gets the lock, because they are in the log only after the snapshot. Runs as the owner: a node's role may not truncate.
+-- Locks: access exclusive on an empty table that nobody writes to, without waiting: a table in use is left for later, one with
+-- waiting events is not locked at all. The open transaction of a writer locks its table, so nothing uncommitted is truncated, and
 -- rows committed before the lock are seen by the check under it. That takes a fresh snapshot per statement: raises HR208 unless
--- READ COMMITTED, where an older one would lose events. Index: outbox_order, whatever the statistics say.
+-- READ COMMITTED, where an older one would lose events. Whoever else trims meanwhile is left alone. Indexes: outbox_order, outbox_rest_pkey,
+-- whatever the statistics say.
 -- Calls: outbox_slot, require_read_committed.
 create or replace function headrace_internal.trim_outbox() returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -408,33 +411,46 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-    v_now     smallint := headrace_internal.outbox_slot(headrace.clock());
+    v_now     integer := headrace.outbox_slot(headrace.clock());
     v_slot    record;
+    v_deleted bigint;
     v_waits   text;
     v_found   boolean;
+    v_rests   boolean;
     v_trimmed integer := 0;
 begin
     perform headrace_internal.require_read_committed('headrace_internal.trim_outbox');
     for v_slot in
-        select s.slot, format('headrace_internal.%I', 'outbox_' || s.slot) as name
-        from generate_series(0, 3) s (slot)
-        -- The next slot is left alone too: it may become the current one meanwhile.
-        where s.slot not in (v_now, (v_now + 1) % 4)
+        select s.slot, format('headrace_internal.%I', 'outbox_' || s.slot) as name from generate_series(0, 2) s (slot) where s.slot <> v_now
     loop
-        -- headrace.clock() stands still within a call, the slots do not: after 4 seconds publishers may write to the next but one.
-        -- Locks last until the end of the transaction, which must come before that.
-        exit when clock_timestamp() > statement_timestamp() + interval '2 seconds';
+        -- headrace.clock() stands still within a call, the turns do not: the next one begins after 4 seconds at most. A table is not
+        -- truncated in the second before its turn, and locks last until the end of the transaction, which must come before that.
+        exit when clock_timestamp() > statement_timestamp() + interval '0.5 seconds';
+        continue when v_slot.slot = headrace.outbox_slot(headrace.clock() + interval '1 second');
         continue when pg_relation_size(v_slot.name::regclass) = 0;
-        -- One probe per topic. Not "exists": as a join it could read the whole slot.
+        -- One probe per topic. Not "exists": as a join it could read the whole table.
         v_waits := format('select true from headrace_internal.topic t where '
             '(select o.id from %s o where o.topic_id = t.topic_id order by o.id limit 1) is not null limit 1', v_slot.name);
         execute v_waits into v_found;
         continue when v_found;
+        v_deleted := pg_stat_get_tuples_deleted(v_slot.name::regclass);
+        insert into headrace_internal.outbox_rest as r (slot, empty_since, rows_deleted) values (v_slot.slot, headrace.clock(), v_deleted)
+        on conflict on constraint outbox_rest_pkey do nothing;
+        continue when found;
+        select r.rows_deleted = v_deleted into v_rests
+        from headrace_internal.outbox_rest r where r.slot = v_slot.slot for update skip locked;
+        -- Found by nobody: another call trims it.
+        continue when v_rests is null;
+        update headrace_internal.outbox_rest r set empty_since = headrace.clock(), rows_deleted = v_deleted
+        where r.slot = v_slot.slot and (not v_rests or r.empty_since > headrace.clock());
+        continue when found or (
+            select r.empty_since > headrace.clock() - interval '3 seconds' from headrace_internal.outbox_rest r where r.slot = v_slot.slot);
         begin
             execute format('lock table %s in access exclusive mode nowait', v_slot.name);
             execute v_waits into v_found;
             if v_found is null then
                 execute format('truncate %s', v_slot.name);
+                delete from headrace_internal.outbox_rest r where r.slot = v_slot.slot;
                 v_trimmed := v_trimmed + 1;
             end if;
         exception when lock_not_available then

@@ -12,7 +12,7 @@ declare
     v_topics integer[] := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));
     v_limit   integer := greatest(10000 / greatest(cardinality(v_topics), 1), 10);
     v_live   bigint := (
-        select coalesce(sum(pg_stat_get_live_tuples(p.relid)), 0) from pg_partition_tree('headrace_internal.outbox') p where p.isleaf);
+        select coalesce(sum(pg_stat_get_live_tuples(i.inhrelid)), 0) from pg_inherits i where i.inhparent = 'headrace_internal.outbox'::regclass);
 begin
     return query
     with waiting as (

@@ -28,7 +28,7 @@ end
 $$;
 
 -- Publishes the rows that the tokens have staged. Index: spark_stage_order, topic_name_unique.
--- Calls: refuse_reserved_topic, raise_unknown_topic, check_payload, react_inline, wake_topics, send_actions.
+-- Calls: refuse_reserved_topic, raise_unknown_topic, check_payload, react_inline, write_events, send_actions.
 create or replace function headrace_internal.publish_stage(p_namespace text, p_query text, p_batch bigint, p_tokens uuid[], p_rows bigint)
 returns void
 language plpgsql volatile
@@ -53,21 +53,24 @@ begin
     if v_unknown is not null then
         perform headrace_internal.raise_unknown_topic(v_unknown, p_namespace);
     end if;
-    insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
-    select e.topic_id, e.event_id, e.type, e.key, e.payload, e.headers, e.emitted_at, e.producer
+    -- In parts: an array holds at most 1 GB.
+    perform headrace_internal.write_events(p.events)
     from (
-        select t.topic_id, t.has_inline_rules, s.event_id, s.type, s.key, s.payload, s.headers,
-            coalesce(s.emitted_at, headrace.clock()) as emitted_at, s.producer
-        from unnest(p_tokens) with ordinality o (token, turn)
-        join headrace_internal.spark_stage s
-            on s.namespace = p_namespace and s.query = p_query and s.batch = p_batch and s.token = o.token
-        join headrace_internal.topic t on t.namespace = p_namespace and t.topic = s.topic
-        where not t.checks_payloads or headrace_internal.check_payload(p_namespace, s.type, s.payload)
-        -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
-        order by o.turn, s.place) e
-    where not e.has_inline_rules or headrace_internal.react_inline(
-            e.topic_id, e.event_id, e.type, e.key, e.payload, e.headers, e.emitted_at, e.producer);
-    perform headrace_internal.wake_topics(v_topics);
+        select array_agg(row(null, e.emitted_at, e.topic_id, e.event_id, e.type, e.key, e.payload, e.headers, e.producer)::headrace_internal.outbox
+            order by e.number) as events
+        from (
+            select row_number() over (order by o.turn, s.place) as number, t.topic_id, t.has_inline_rules, s.event_id, s.type, s.key,
+                s.payload, s.headers, coalesce(s.emitted_at, headrace.clock()) as emitted_at, s.producer
+            from unnest(p_tokens) with ordinality o (token, turn)
+            join headrace_internal.spark_stage s
+                on s.namespace = p_namespace and s.query = p_query and s.batch = p_batch and s.token = o.token
+            join headrace_internal.topic t on t.namespace = p_namespace and t.topic = s.topic
+            where not t.checks_payloads or headrace_internal.check_payload(p_namespace, s.type, s.payload)
+            order by number) e
+        where not e.has_inline_rules or headrace_internal.react_inline(
+                e.topic_id, e.event_id, e.type, e.key, e.payload, e.headers, e.emitted_at, e.producer)
+        group by e.number / 200
+        order by e.number / 200) p;
     select array_agg(jsonb_build_object(
         'id', s.event_id, 'action', s.type, 'payload', s.payload, 'key', s.key, 'priority', s.priority, 'namespace', p_namespace,
         'event_type', null, 'emitted_at', coalesce(s.emitted_at, headrace.clock()), 'producer', s.producer,
