@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.definitions.pass_members import GOOD_HOLDS, HOLD_MAX_S, HOLD_MIN_S, JOIN_S, PASS_EVENTS_MAX, SLOW_S, WEIGHT, PassMembers
+from headrace.definitions.pass_members import (
+    GOOD_HOLDS,
+    HOLD_MAX_S,
+    HOLD_MIN_S,
+    JOIN_S,
+    PASS_EVENTS_MAX,
+    SLOW_S,
+    WEIGHT,
+    PassMembers,
+)
 
 PLACE = (7, 0)
 
