@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.definitions.pass_members import HOLD_MAX_S, HOLD_MIN_S, JOIN_S, PASS_EVENTS_MAX, SLOW_S, WEIGHT, PassMembers
+from headrace.definitions.pass_members import (
+    GOOD_HOLDS,
+    HOLD_MAX_S,
+    HOLD_MIN_S,
+    JOIN_S,
+    PASS_EVENTS_MAX,
+    SLOW_S,
+    WEIGHT,
+    PassMembers,
+)
 
 PLACE = (7, 0)
 
@@ -85,13 +94,13 @@ def test_cheap_one_stays(members: PassMembers) -> None:
 
 
 def test_pause_is_short_again_after_a_long_good_time(members: PassMembers, clock: Clock) -> None:
-    for _ in range(5):
+    for _ in range(3):
         clock.now += HOLD_MAX_S
         join(members)
         members.hold(1)
     clock.now += HOLD_MAX_S
     assert join(members)
-    clock.now += HOLD_MAX_S + 1
+    clock.now += GOOD_HOLDS * 8 * HOLD_MIN_S + 1
     members.hold(1)
     clock.now += HOLD_MIN_S
     assert join(members)

@@ -18,8 +18,9 @@ SLOW_APPENDS, JOIN_APPENDS = 3, 10
 """The same in multiples of what steps lately took to append their events: where the machine is busy, everything takes longer."""
 PASS_EVENTS_MAX = 100
 """A step works on so many events of a topic at most: see headrace_internal.sequence_step. A larger batch may take longer in proportion."""
-HOLD_MIN_S, HOLD_MAX_S = 1.0, 60.0
-"""For how long a consumer stays out after it was slow or has failed: doubled each time, and the first again after it was a member for the second."""
+HOLD_MIN_S, HOLD_MAX_S, GOOD_HOLDS = 1.0, 60.0, 10
+"""For how long a consumer stays out after it was slow or has failed: doubled each time, and the first again after it was a member for so many
+times as long. So it is out for most of the time where it is often slow, and slow in few steps where it is seldom."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class PassMembers:
         if record is None:
             return
         now = self._clock()
-        if record.is_member and now - record.joined_at > HOLD_MAX_S:
+        if record.is_member and now - record.joined_at > GOOD_HOLDS * record.hold_s:
             record.hold_s = HOLD_MIN_S
         record.hold_until, record.hold_s = now + record.hold_s, min(2 * record.hold_s, HOLD_MAX_S)
         record.mean_s = 0.0
