@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import asyncpg
 import psycopg
 import pytest
-from asyncpg.pool import PoolConnectionProxy
 from psycopg.adapt import AdaptersMap
 
 import headrace
@@ -38,8 +36,6 @@ async def test_transaction_that_is_entered_without_psycopg_cannot_be_committed_b
 
 def test_asyncpg_has_the_private_attributes_that_we_use() -> None:
     assert callable(asyncpg.Connection._cancel)
-    assert "_con" in PoolConnectionProxy.__slots__
-    assert views.asyncpg_connection(SimpleNamespace(_con="inner")) == "inner"
 
 
 def test_no_other_file_uses_private_attributes_of_drivers() -> None:

@@ -44,7 +44,9 @@ def test_every_view_is_named_by_words_of_the_glossary() -> None:
     texts = "\n".join(text for _, text in sql_files("views"))
     views = re.findall(r"^create or replace view headrace\.(\w+)", texts, re.MULTILINE)
     assert len(views) > 40
-    assert {view: missing for view in views if (missing := words_of(view))} == {}
+    # event_0 to event_2 are one view for each table of the outbox.
+    names = {view: re.sub(r"_\d$", "", view) for view in views}
+    assert {view: missing for view, name in names.items() if (missing := words_of(name))} == {}
 
 
 def test_an_unknown_word_is_noticed() -> None:

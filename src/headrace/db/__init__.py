@@ -106,7 +106,6 @@ from headrace.db.views import (
     AsyncView as AsyncView,
     SyncView as SyncView,
     View as View,
-    asyncpg_connection as asyncpg_connection,
     cancel_asyncpg as cancel_asyncpg,
     create_view as create_view,
     enter_transaction as enter_transaction,

@@ -88,11 +88,6 @@ def call_when_unprepared(conn: AsyncConnection, forget: Callable[[], None]) -> N
     conn._prepared.clear = clear_both  # type: ignore[method-assign]
 
 
-def asyncpg_connection(conn: Any) -> Any:
-    """asyncpg's connection: a pool hands out a new proxy each time, around the same connection."""
-    return getattr(conn, "_con", conn)
-
-
 async def cancel_asyncpg(conn: Any) -> None:
     """Cancels the statement that runs. Without one the server ignores the request."""
     await conn._cancel(asyncio.get_running_loop().create_future())
