@@ -264,6 +264,20 @@ def test_no_module_starts_with_an_underscore() -> None:
     assert [name for name in modules() if name.rsplit(".", 1)[-1].startswith("_") and not name.endswith("__main__")] == []
 
 
+def test_lazy_name_is_that_of_the_module_which_type_checkers_see() -> None:
+    """An earlier module of the package may use the same name for another thing."""
+    wrong, checked = [], 0
+    for package in (
+        name for name in modules() if is_package(name) and "lazy_names" in {target for _, target, _ in imports(name)}
+    ):
+        for module, name, _ in imports(package):
+            if module.startswith(f"{package}."):
+                checked += 1
+                if getattr(import_module(package), name) is not getattr(import_module(module), name):
+                    wrong.append(f"{package}.{name} is not that of {module}")
+    assert wrong == [] and checked > 50
+
+
 def test_lazy_names_equal_the_imports_for_type_checkers() -> None:
     """`headrace` lists its names twice: for type checkers, and in the table of rooms."""
     typed = {(module.removeprefix("headrace."), name) for module, name, _ in imports("headrace")}

@@ -35,4 +35,4 @@ if TYPE_CHECKING:
     )
 else:
     # These need pyarrow.
-    __getattr__ = lazy_names(__name__, "classification", "conditions", "rows", "stepping", "stream_chunks")
+    __getattr__ = lazy_names(__name__, "classification", "rows", "stepping", "stream_chunks", "conditions")

@@ -209,7 +209,7 @@ def truth_table(conditions: Sequence[Condition], batch: pa.RecordBatch) -> Truth
 RULES_MIN = 64
 """Fewer rules are all evaluated on all events: to look them up would take as long."""
 _WHOLE_MAX = 2**62
-Rows = NDArray[Any]
+RowNumbers = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class _Ranges:
         begins = np.append(True, lows[1:] > reach[:-1])
         self._all_lows, self._all_highs = lows[begins], reach[np.append(begins[1:], True)]
 
-    def candidates(self, column: Integers) -> Iterator[tuple[int, Rows]]:
+    def candidates(self, column: Integers) -> Iterator[tuple[int, RowNumbers]]:
         # Most events are in no range: only the others are sorted.
         places = np.searchsorted(self._all_lows, column.values, side="right") - 1
         inside = np.flatnonzero((places >= 0) & (column.values <= self._all_highs[places]) & column.is_known)
@@ -277,7 +277,7 @@ class RuleIndex:
                 ranges.setdefault(need.field, []).append((need.low, need.high, number))
         self._ranges = {field: _Ranges(own) for field, own in ranges.items()}
 
-    def candidates(self, columns: Mapping[Field, Column]) -> Iterator[tuple[int, Rows | None]]:
+    def candidates(self, columns: Mapping[Field, Column]) -> Iterator[tuple[int, RowNumbers | None]]:
         """The rules that may fire, each with the rows on which it may; None: on all."""
         yield from ((number, None) for number in self._always)
         for field in dict.fromkeys((*self._texts, *self._prefixes)):
@@ -292,11 +292,11 @@ class RuleIndex:
     @staticmethod
     def _by_text(
         column: Texts, texts: Mapping[str, list[int]], prefixes: Mapping[int, Mapping[str, list[int]]]
-    ) -> Iterator[tuple[int, Rows]]:
+    ) -> Iterator[tuple[int, RowNumbers]]:
         codes, distinct = column.dictionary
         order = sort_codes(codes, len(distinct) + 1)
         ends = np.cumsum(np.bincount(codes, minlength=len(distinct)))
-        found: dict[int, list[Rows]] = {}
+        found: dict[int, list[RowNumbers]] = {}
         for code, text in enumerate(distinct.to_pylist()):
             rules = list(texts.get(text, ()))
             for length, numbers in prefixes.items():
