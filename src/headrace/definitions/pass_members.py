@@ -14,7 +14,7 @@ SLOW_S, WEIGHT = 0.005, 0.2
 """A consumer leaves when the mean of what its evaluations took in the pass, with this weight of the newest, is above this."""
 JOIN_S = 0.025
 """It joins after a batch that took no longer than this, seen from the node. More than above, because a round trip and waiting for a turn are in it."""
-SLOW_APPENDS, JOIN_APPENDS = 3, 10
+SLOW_APPENDS, JOIN_APPENDS = 10, 40
 """The same in multiples of what steps lately took to append their events: where the machine is busy, everything takes longer."""
 PASS_EVENTS_MAX = 100
 """A step works on so many events of a topic at most: see headrace_internal.sequence_step. A larger batch may take longer in proportion."""
