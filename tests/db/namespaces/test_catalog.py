@@ -26,7 +26,7 @@ INTERNAL_IS_OPEN = """
 # log_epoch and schema_release show nothing of a namespace. wake_sequencer runs with the caller's rights, inside views that only roles
 # above namespaces get through. A trigger function has no caller of its own: PostgreSQL calls it for a row that may be written.
 # Declarations apart, the first thing of ours that the body of a checked function names is a function that raises for a missing level and for a null caller;
-# no condition and no loop stands before it. publish_rows returns before
+# no condition and no loop stands before it. admit_event has the check in the statement that reads the topic, and publish_rows returns before
 # it for a table that is not captured any more, which anybody may write.
 DOOR = "headrace_internal\\.(authorize|authorize_id|authorized_namespaces|above_namespaces)\\(p_caller\\M"
 BODY = "regexp_replace(f.prosrc, '--[^\n]*|\\mv_\\w+\\s+headrace(_internal)?\\.\\w+', '', 'g')"
@@ -41,7 +41,7 @@ UNCHECKED = f"""
             and f.proname <> 'copy_route' end
     union
     select f.oid::regprocedure::text {FUNCTIONS} and 'headrace_internal.caller'::regtype = any (f.proargtypes)
-        and f.proname <> 'publish_rows'
+        and f.proname not in ('admit_event', 'publish_rows')
         and ({BODY} ~ '^((?!headrace|\\mif\\M|\\mloop\\M).)*{DOOR}') is not true
     union
     select f.oid::regprocedure::text {FUNCTIONS} and 'headrace_internal.caller'::regtype = any (f.proargtypes)

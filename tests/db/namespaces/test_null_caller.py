@@ -23,6 +23,7 @@ WITH_CALLER = """
 VALID = {
     "pause": {"p_kind": "queue"},
     "resume": {"p_kind": "queue"},
+    "admit_event": {"p_type": "placed", "p_payload": "1"},
     "publish_rows": {"p_table": "public.captured", "p_operation": "insert", "p_new_rows": '{"{\\"id\\": 2}"}'},
 }
 
