@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from bisect import bisect_right
 from dataclasses import replace
 from datetime import timedelta
@@ -306,10 +307,9 @@ def test_every_check_has_a_violation() -> None:
     assert {name for name, _, _ in VIOLATIONS} == set(BY_NAME)
 
 
-@pytest.mark.timeout(30)
 def test_checks_of_an_hour_end_also_where_everything_is_broken() -> None:
     """As many records as an hour leaves, each of them wrong: a check that compares them in pairs would take hours."""
-    count = 15_000
+    began_s, count = time.process_time(), 15_000
     good = good_evidence()
     [event, *_] = good.log["orders"]
     ids = [make_id(10_000 + n) for n in range(count)]
@@ -331,6 +331,8 @@ def test_checks_of_an_hour_end_also_where_everything_is_broken() -> None:
     )
     broken = {result.check for check in CHECKS if not (result := check(evidence)).holds}
     assert broken >= {"one-event-per-id", "consumed-in-order", "effects-once", "ordered-by-key", "ticks-once"}
+    # CPU and not the clock, which counts what else runs on the machine.
+    assert time.process_time() - began_s < 30
 
 
 def test_smallest_example_is_shown() -> None:
