@@ -14,8 +14,8 @@ def lazy_names(package: str, *modules: str) -> Callable[[str], object]:
     Type checkers take the names from the imports below `if TYPE_CHECKING`, which are the one list of them."""
 
     def load(name: str) -> object:
-        # Python and its tools ask packages for names such as __path__: no reason to import anything.
-        for module in () if name.startswith("_") else modules:
+        # Python asks a package for names such as __path__, and for a module of it before it imports that: no reason to import others.
+        for module in () if name.startswith("_") or name in modules else modules:
             names = vars(import_module(f"{package}.{module}"))
             if name in names:
                 return names[name]

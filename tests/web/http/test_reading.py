@@ -150,9 +150,11 @@ def test_no_reader_misses_what_was_appended_while_its_first_read_was_under_way(
 ) -> None:
     """The first reader of a topic: the notification comes after its query has read, and before the tail begins."""
     read, began, may_end = LogReader._read, threading.Event(), threading.Event()
+    readers: list[LogReader] = []
 
     async def read_slowly(self: LogReader, wanted: EventQuery, topic_id: int) -> EventPage:
         page = await read(self, wanted, topic_id)
+        readers.append(self)
         began.set()
         await asyncio.to_thread(may_end.wait, 20)
         return page
@@ -164,8 +166,11 @@ def test_no_reader_misses_what_was_appended_while_its_first_read_was_under_way(
     with ThreadPoolExecutor(2) as pool:
         answer = pool.submit(client.get, f"/topics/{topic}/events?after=0&wait_s=40")
         assert began.wait(10)
+        notifications = readers[0]._database.notifications
+        before = notifications.count
         fill(http_server.conn, topic, "a")
-        # A notification is in the order of the commits: when this one is here, that of the event was before it.
+        # Until then the second reader would share the first one's query.
+        wait_until(lambda: notifications.count > before, "the notification of the event")
         other = http_server.client("read")
         began.clear()
         late = pool.submit(other.get, f"/topics/{topic}/events?after=0")
