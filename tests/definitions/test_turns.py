@@ -32,8 +32,8 @@ class SlowEngine(CorrelatorEngine):
     """Records whose batches run. One ends when the test lets it, and there is always more to do after it."""
 
     def __init__(self, pool: Pool) -> None:
-        self.written, self.appended, self.stop = Subscription("headrace_rule"), Subscription("headrace_log"), StopSignal()
-        super().__init__(pool, self.written, self.appended, self.stop)
+        self.written, self.stop = Subscription("headrace_rule"), StopSignal()
+        super().__init__(pool, self.written, Subscription("headrace_log"), self.stop)
         self.turns: list[str] = []
         self.batch_ends = asyncio.Semaphore(0)
 

@@ -166,7 +166,7 @@ def test_plugin_costs_nothing_where_it_is_not_used(project: Path) -> None:
                 assert pytestconfig.pluginmanager.hasplugin("headrace"), "the entry point was found"
                 assert "psycopg" not in sys.modules and "msgspec" not in sys.modules
                 loaded = {name for name in sys.modules if name.startswith("headrace")}
-                assert loaded == {"headrace", "headrace.testing", "headrace.testing.plugin"}, loaded
+                assert loaded == {"headrace", "headrace.lazy_names", "headrace.testing", "headrace.testing.plugin"}, loaded
         """,
     )
     result = run(project)

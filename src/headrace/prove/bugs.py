@@ -296,7 +296,7 @@ _ALL = (
         "of the actions of a key, the one sent last is claimed first",
         "ordered-by-key",
         edits=(
-            Edit("claim_ordered_actions", "and e.msg_id < f.msg_id and e.ctid not in (select d.place from due d)", "and false"),
+            Edit("claim_ordered_actions", "and e.msg_id < f.msg_id and e.ctid not in (select d.row_id from due d)", "and false"),
             Edit("claim_ordered_actions", "order by f.msg_id limit $2", "order by f.msg_id desc limit 1"),
         ),
     ),
