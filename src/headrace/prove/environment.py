@@ -186,6 +186,8 @@ def open_environment(options: Options, faults: Sequence[str]) -> Iterator[Enviro
         running_targets(options.relays, folder) as relay_targets,
     ):
         with connect(target) as conn:
+            # Whatever a seeded bug does to later commits, the workload begins with what is here.
+            conn.execute("set synchronous_commit = on")
             migrate(conn)
             create_workload(conn, minutes=options.minutes, spark=options.spark)
             plant_in_database(conn, options.bugs)
@@ -195,6 +197,7 @@ def open_environment(options: Options, faults: Sequence[str]) -> Iterator[Enviro
         processes = Processes(folder)
         try:
             with connect(target) as conn:
+                conn.execute("set synchronous_commit = on")
                 create_copying_relay(conn, make_conninfo(target.dsn, host="127.0.0.1", port=proxy.port))
                 for relay_target in relay_targets:
                     create_relay(conn, relay_target.relay)
