@@ -122,7 +122,7 @@ class DatabaseLoops:
         self._stop = stop
         self._tasks: list[asyncio.Task[None]] = []
         self._runs_sequencer = sequencer
-        self._listener = Listener(target)
+        self._listener = listener = Listener(target)
         worker_pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
         self._pools = pools = NodePools(
             app,
@@ -145,9 +145,7 @@ class DatabaseLoops:
             ConsumerRunner(consumer, pools.consumers, subscribe("headrace_log"), stop, sources=sources, due=due)
             for consumer in app.consumers
         ]
-        self.sequencer = Sequencer(
-            self.loop_pool, self._listener, stop, readers=self.consumers, engines=(self.rules, self.correlators)
-        )
+        self.sequencer = Sequencer(self.loop_pool, listener, stop, readers=self.consumers, engines=(self.rules, self.correlators))
         self.actions = ActionWorkers(
             worker_pools,
             target,

@@ -17,8 +17,22 @@ from operator import attrgetter
 
 from psycopg import sql
 
-from headrace.db import query
-from headrace.lang.condition import Condition, Field, Type, field_to_postgres, parse, shape_to_postgres, to_postgres
+from headrace.db import Connection, map_database_errors, query
+from headrace.lang.condition import (
+    Condition,
+    Engine,
+    Field,
+    Sample,
+    SqlDialect,
+    TruthTable,
+    Type,
+    evaluate_sql,
+    field_to_postgres,
+    parse,
+    sample_rows,
+    shape_to_postgres,
+    to_postgres,
+)
 
 SHARED_MIN = 8
 """A shape with this many rules is a join."""
@@ -30,6 +44,8 @@ COLUMNS_MAX = 1_000
 
 _LOGGED = "e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer, e.headers"
 """What a firing needs of an event of the log."""
+
+_POSTGRES = SqlDialect(to_postgres, field_to_postgres, " offset 0")
 
 Columns = dict[Field, str]
 
@@ -212,3 +228,18 @@ def _answer(version: ActiveVersion, columns: Columns, parameters: Parameters | N
 
 def _fill(template: str, **parts: sql.Composable) -> sql.Composed:
     return sql.SQL(query(template)).format(**parts)
+
+
+def database_engine(conn: Connection, *, extract_once: bool = True) -> Engine:
+    """The engine of the database for conditions on events that are in no log; by default it extracts each field once per event, as rules do."""
+
+    def evaluate(conditions: Sequence[Condition], events: Sequence[Sample]) -> TruthTable:
+        with map_database_errors(), conn.transaction():
+            conn.execute(query("rules/sample"))
+            with conn.cursor().copy("copy sample from stdin") as copy:
+                for row in sample_rows(events):
+                    copy.write_row(row)
+            # Text of our own printers: the user's is never executed.
+            return evaluate_sql(conditions, len(events), _POSTGRES, conn.execute, extract_once=extract_once)
+
+    return evaluate

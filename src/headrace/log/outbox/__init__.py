@@ -4,24 +4,12 @@ Owns: the way into the outbox. Promises: events become visible when the caller's
 back; headrace never commits it. Events are checked before anything is written. The same event id twice is one event."""
 
 from headrace.log.outbox.publishing import (
-    Operation,
-    capture,
-    publish,
-    publish_async,
-    publish_many,
-    publish_many_async,
-    release_capture,
+    Operation as Operation,
+    capture as capture,
+    publish as publish,
+    publish_async as publish_async,
+    publish_many as publish_many,
+    publish_many_async as publish_many_async,
+    release_capture as release_capture,
 )
-from headrace.log.outbox.statements import ascii_json, json_array
-
-__all__ = [
-    "Operation",
-    "ascii_json",
-    "capture",
-    "json_array",
-    "publish",
-    "publish_async",
-    "publish_many",
-    "publish_many_async",
-    "release_capture",
-]
+from headrace.log.outbox.statements import ascii_json as ascii_json, json_array as json_array

@@ -3,39 +3,24 @@
 Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change; events become
 visible in order; nothing is dropped before every consumer has passed it, unless forced."""
 
-from headrace.log.topics.sequencer import AppendedEvents, SequencedTopic, Sequencer, sequence
-from headrace.log.topics.topics import (
-    Clock,
-    ExpiredPartition,
-    Topic,
-    alter_topic,
-    create_topic,
-    drop_expired,
-    drop_topic,
-    follow_log,
-    get_topic,
-    list_topics,
-    logged_event_row,
-    maintain_log,
-    read_log,
+from headrace.log.topics.sequencer import (
+    AppendedEvents as AppendedEvents,
+    SequencedTopic as SequencedTopic,
+    Sequencer as Sequencer,
+    sequence as sequence,
 )
-
-__all__ = [
-    "AppendedEvents",
-    "Clock",
-    "ExpiredPartition",
-    "SequencedTopic",
-    "Sequencer",
-    "Topic",
-    "alter_topic",
-    "create_topic",
-    "drop_expired",
-    "drop_topic",
-    "follow_log",
-    "get_topic",
-    "list_topics",
-    "logged_event_row",
-    "maintain_log",
-    "read_log",
-    "sequence",
-]
+from headrace.log.topics.topics import (
+    Clock as Clock,
+    ExpiredPartition as ExpiredPartition,
+    Topic as Topic,
+    alter_topic as alter_topic,
+    create_topic as create_topic,
+    drop_expired as drop_expired,
+    drop_topic as drop_topic,
+    follow_log as follow_log,
+    get_topic as get_topic,
+    list_topics as list_topics,
+    logged_event_row as logged_event_row,
+    maintain_log as maintain_log,
+    read_log as read_log,
+)
