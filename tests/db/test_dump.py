@@ -65,16 +65,10 @@ def test_restored_database_takes_no_claim_of_the_old_one_for_lost(
     lost.close()
     # A running one holds back neither the dump nor what is restored.
     with psycopg.connect(database.dsn) as running:
-        wait_until(
-            lambda: (
-                running.execute(
-                    "select from pg_stat_activity where state = 'idle in transaction' "
-                    "and datname = current_database() and pid <> pg_backend_pid()"
-                ).fetchone()
-                is None
-            ),
-            "the end of the session",
-        )
+        running.execute("select txid_current()")
+        # Not by the running one: a transaction sees the sessions of its first look to its end.
+        ended = "select from pg_stat_activity where state = 'idle in transaction' and datname = current_database() and pid <> %s"
+        wait_until(lambda: conn.execute(ended, (running.info.backend_pid,)).fetchone() is None, "the end of the session")
         restore(server, database, restored, tmp_path)
     with connect(restored) as other:
         assert len(other.execute(CLAIM, (consumer_id,)).fetchall()) == 4
